@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The exception tree. Each error carries facts; `tracer.cli` alone turns one into an exit code.
+
+OomtraceError
+├── UsageError              what was asked for makes no sense                exit 2
+├── InputError              a file or text cannot be read or understood      exit 3
+│   └── RecordingError      a recording is not one, or is damaged
+├── PermissionDenied        the kernel or the system said no                 exit 4
+└── KernelUnavailable       this kernel or machine cannot do what is needed  exit 5
+    ├── LoaderFailed        the loader child could not compile, load or attach
+    └── CgroupUnavailable   no memory cgroup can be made here
+"""
+
+
+class OomtraceError(Exception):
+    """Base of every error that this program raises on purpose; its text is one line for a person."""
+
+
+class UsageError(OomtraceError):
+    """What was asked for makes no sense."""
+
+
+class InputError(OomtraceError):
+    """A file or text cannot be read or understood.
+
+    Args:
+        what: what is wrong, one line.
+        path: the file, where there is one.
+        line: its line, counted from 1.
+    """
+
+    def __init__(self, what: str, *, path: str | None = None, line: int | None = None) -> None:
+        where = "" if path is None else f"{path}: " if line is None else f"{path}:{line}: "
+        super().__init__(where + what)
+        self.what, self.path, self.line = what, path, line
+
+
+class RecordingError(InputError):
+    """A recording is not one, or is damaged beyond its torn tail."""
+
+
+class PermissionDenied(OomtraceError):
+    """The kernel or the system said no.
+
+    Args:
+        what: the action that was refused.
+        need: what would allow it.
+    """
+
+    def __init__(self, what: str, *, need: str | None = None) -> None:
+        super().__init__(what if need is None else f"{what}; needs {need}")
+        self.what, self.need = what, need
+
+
+class KernelUnavailable(OomtraceError):
+    """This kernel or machine cannot do what is needed."""
+
+
+class LoaderFailed(KernelUnavailable):
+    """The loader child could not compile, load or attach.
+
+    Args:
+        stage: what it was doing: `start`, `import`, `btf`, `compile`, `attach`, `handover`.
+        why: its own words, one line.
+    """
+
+    def __init__(self, stage: str, why: str) -> None:
+        super().__init__(f"BPF loader failed at {stage}: {why}")
+        self.stage, self.why = stage, why
+
+
+class CgroupUnavailable(KernelUnavailable):
+    """No memory cgroup can be made here."""

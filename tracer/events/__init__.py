@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The vocabulary: every source, live or text, yields these; all that follows knows nothing else."""
+
+from tracer.events.base import Event, ProcessId, Source, process_id
+from tracer.events.kernel import (
+    Constraint,
+    KernelEvent,
+    Kind,
+    OomDecision,
+    OomLevel,
+    OomMark,
+    OomStack,
+    ProcessExeced,
+    ProcessExited,
+    ProcessForked,
+    SignalInfo,
+    SignalSent,
+)
+from tracer.events.log import (
+    LogEvent,
+    LogGap,
+    LoggedDecision,
+    LoggedInvocation,
+    LoggedKill,
+    LoggedOther,
+    LoggedUsage,
+)
+from tracer.events.machine import (
+    CgroupSample,
+    KernelStack,
+    PressureSample,
+    ProcessSample,
+    ProcessSeen,
+    ReclaimSample,
+    VmstatSample,
+)
+from tracer.events.run import (
+    RECORDING_SCHEMA,
+    Armed,
+    Clock,
+    Disarmed,
+    Header,
+    HookStatus,
+    JobEnded,
+    JobStarted,
+    Losses,
+    Note,
+    ProcessGone,
+    TracerCost,
+)
+from tracer.wire import Layout
+
+LAYOUTS: dict[int, Layout[KernelEvent]] = {
+    kind: Layout(event, kind)
+    for kind, event in (
+        (Kind.OOM_MARK, OomMark),
+        (Kind.OOM_LEVEL, OomLevel),
+        (Kind.OOM_STACK, OomStack),
+        (Kind.SIGNAL_SENT, SignalSent),
+        (Kind.PROCESS_FORKED, ProcessForked),
+        (Kind.PROCESS_EXECED, ProcessExeced),
+        (Kind.PROCESS_EXITED, ProcessExited),
+        (Kind.OOM_DECISION, OomDecision),
+    )
+}
+"""Every record that the ring buffer can hold, by kind."""
+
+AnyEvent = (
+    Header
+    | Clock
+    | HookStatus
+    | Armed
+    | Disarmed
+    | JobStarted
+    | JobEnded
+    | ProcessGone
+    | Losses
+    | TracerCost
+    | Note
+    | OomMark
+    | OomLevel
+    | SignalSent
+    | ProcessForked
+    | ProcessExeced
+    | ProcessExited
+    | OomDecision
+    | ProcessSeen
+    | ProcessSample
+    | CgroupSample
+    | PressureSample
+    | ReclaimSample
+    | KernelStack
+    | VmstatSample
+    | LoggedInvocation
+    | LoggedUsage
+    | LoggedDecision
+    | LoggedKill
+    | LoggedOther
+    | LogGap
+)
+"""Every event that a recording can hold: a tagged union. `OomStack` is not among them."""
+
+__all__ = [
+    "LAYOUTS", "RECORDING_SCHEMA", "AnyEvent", "Armed", "CgroupSample", "Clock", "Constraint", "Disarmed",
+    "Event", "Header", "HookStatus", "JobEnded", "JobStarted", "KernelEvent", "KernelStack", "Kind",
+    "LogEvent", "LogGap", "LoggedDecision", "LoggedInvocation", "LoggedKill", "LoggedOther", "LoggedUsage",
+    "Losses", "Note", "OomDecision", "OomLevel", "OomMark", "OomStack", "PressureSample", "ProcessExeced",
+    "ProcessExited", "ProcessForked", "ProcessGone", "ProcessId", "ProcessSample", "ProcessSeen",
+    "ReclaimSample", "SignalInfo", "SignalSent", "Source", "TracerCost", "VmstatSample", "process_id",
+]  # fmt: skip

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is read from /proc and from cgroup files while the job runs.
+
+`start_ns` here is floored to a clock tick (`units.TICK_NS`); `base.process_id` makes both kinds equal.
+Samples are recorded when they change.
+"""
+
+from tracer.events.base import Event
+
+
+class ProcessSeen(Event, frozen=True, kw_only=True, gc=False):
+    """A process of the tree at first sight and again after an exec; what dies with it is kept here."""
+
+    start_ns: int
+    tgid: int
+    parent_tgid: int
+    comm: str
+    cmdline: tuple[str, ...] | None = None
+    """Secrets masked, cut to a bounded length; `None`: not readable."""
+    environ: dict[str, str] | None = None
+    """Allow-listed names only (rank, world, launcher, job ids), as given to exec; `None`: not readable."""
+    exe: str | None = None
+    uid: int | None = None
+    session_id: int | None = None
+    ns_pids: tuple[int, ...] | None = None
+    """NSpid: from the reader's namespace inwards."""
+    cgroup: str | None = None
+    """Path of its memory cgroup (v1) or its cgroup (v2), as /proc/PID/cgroup shows it."""
+    cgroup_id: int | None = None
+    """kernfs id = inode of that directory: what the kernel records call `cgroup_id`."""
+
+
+class ProcessSample(Event, frozen=True, kw_only=True, gc=False):
+    """Memory of one process: /proc/PID/status."""
+
+    start_ns: int
+    tgid: int
+    rss_anon_bytes: int | None = None
+    rss_file_bytes: int | None = None
+    rss_shmem_bytes: int | None = None
+    swap_bytes: int | None = None
+    state: str | None = None
+    """One letter: R S D Z T ..."""
+
+
+class CgroupSample(Event, frozen=True, kw_only=True, gc=False):
+    """One memory cgroup of the job's chain, from its own files. `None`: no such file or key here."""
+
+    path: str
+    cgroup_id: int | None = None
+    usage_bytes: int | None = None
+    limit_bytes: int | None = None
+    """`units.NO_LIMIT_BYTES` or more: none."""
+    swap_usage_bytes: int | None = None
+    """v2 memory.swap.current; v1 memory.memsw.usage_in_bytes (memory+swap)."""
+    swap_limit_bytes: int | None = None
+    anon_bytes: int | None = None
+    file_bytes: int | None = None
+    shmem_bytes: int | None = None
+    kernel_bytes: int | None = None
+    failcnt: int | None = None
+    """v1 memory.failcnt; v2 memory.events `max`."""
+    oom: int | None = None
+    """v2 memory.events `oom`; v1 does not count it."""
+    oom_kill: int | None = None
+    """v2 memory.events, with all below; v1 memory.oom_control, this cgroup alone."""
+    oom_kill_local: int | None = None
+    oom_local: int | None = None
+    oom_group_kill: int | None = None
+    under_oom: int | None = None
+    oom_kill_disable: int | None = None
+
+
+class PressureSample(Event, frozen=True, kw_only=True, gc=False):
+    """The machine: /proc/meminfo and /proc/pressure/memory."""
+
+    mem_total_bytes: int | None = None
+    mem_available_bytes: int | None = None
+    mem_free_bytes: int | None = None
+    shmem_bytes: int | None = None
+    swap_total_bytes: int | None = None
+    swap_free_bytes: int | None = None
+    psi_some_avg10: float | None = None
+    """Percent of the last 10 s in which some task waited for memory."""
+    psi_full_avg10: float | None = None
+    psi_some_total_us: int | None = None
+    psi_full_total_us: int | None = None
+
+
+class ReclaimSample(Event, frozen=True, kw_only=True, gc=False):
+    """Reclaim so far, counted in the kernel (vmscan:mm_vmscan_*_begin/end), by the *stalled* task's cgroup."""
+
+    cgroup_id: int
+    """kernfs id of the memory cgroup of the task that had to reclaim."""
+    memcg_runs: int
+    """Finished runs against a cgroup's limit."""
+    memcg_stall_ns: int
+    direct_runs: int
+    """Finished runs against the whole machine."""
+    direct_stall_ns: int
+    reclaimed_pages: int | None = None
+
+
+class KernelStack(Event, frozen=True, kw_only=True, gc=False):
+    """The stack of an `OomMark`, as names: addresses mean nothing on another machine."""
+
+    mark_ts_ns: int
+    """`ts_ns` of the mark it belongs to."""
+    tgid: int
+    frames: tuple[str, ...]
+    """Innermost first; `name` or `name [module]`; `?` where the symbol is unknown."""
+
+
+class VmstatSample(Event, frozen=True, kw_only=True, gc=False):
+    """/proc/vmstat `oom_kill`: every OOM kill on the machine, of whatever kind."""
+
+    oom_kill: int

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The frame of a recording: what watched, since when, what the job did, what was lost."""
+
+from tracer.events.base import Event
+
+RECORDING_SCHEMA = "oomtrace.recording/1"
+
+
+class Header(Event, frozen=True, kw_only=True, gc=False):
+    """First line of every recording."""
+
+    schema: str = RECORDING_SCHEMA
+    version: str
+    """Of oomtrace."""
+    boot_id: str | None = None
+    hostname: str | None = None
+    kernel_release: str | None = None
+    machine: str | None = None
+    page_bytes: int = 4096
+    cpus: int | None = None
+    cgroup_version: int | None = None
+    """1 or 2: which hierarchy has the memory controller; `None`: neither."""
+    realtime_ns: int
+    """CLOCK_REALTIME at `ts_ns`, and CLOCK_BOOTTIME: the clock triple."""
+    boottime_ns: int
+
+
+class Clock(Event, frozen=True, kw_only=True, gc=False):
+    """The clock triple again: suspend and clock steps show here."""
+
+    realtime_ns: int
+    boottime_ns: int
+
+
+class HookStatus(Event, frozen=True, kw_only=True, gc=False):
+    """One hook of the ladder, once the tracer is armed."""
+
+    hook: str
+    """`raw_tracepoint:mark_victim`, `kprobe:oom_kill_process`, `kmsg`, ..."""
+    attached: bool
+    why_not: str | None = None
+
+
+class Armed(Event, frozen=True, kw_only=True, gc=False):
+    """From here on the kernel is watched; before it nothing is claimed."""
+
+    start_to_armed_ns: int | None = None
+
+
+class Disarmed(Event, frozen=True, kw_only=True, gc=False):
+    """Until here the kernel was watched, and the ring buffer was read to its end."""
+
+
+class JobStarted(Event, frozen=True, kw_only=True, gc=False):
+    """The root of the tree. Its pid was in the tree filter before it could run anything."""
+
+    tgid: int
+    start_ns: int
+    argv: tuple[str, ...] | None = None
+    """Secrets masked."""
+    uid: int | None = None
+    cgroup: str | None = None
+    """The memory cgroup made for it, else the one it inherited."""
+    cgroup_id: int | None = None
+    own_cgroup: bool = False
+    """Made by us: nothing else lived in it."""
+    attached: bool = False
+    """It ran before the tracer did."""
+
+
+class JobEnded(Event, frozen=True, kw_only=True, gc=False):
+    """`waitpid` of the root returned."""
+
+    tgid: int
+    start_ns: int
+    status: int
+    """Wait status, as the kernel encodes it."""
+
+
+class ProcessGone(Event, frozen=True, kw_only=True, gc=False):
+    """A process was missing at a scan. That is **not** an exit event: how it ended is unknown."""
+
+    tgid: int
+    start_ns: int
+
+
+class Losses(Event, frozen=True, kw_only=True, gc=False):
+    """Loss counters since the tracer was armed; recorded when one moved, and at the end."""
+
+    dropped: dict[str, int] = {}
+    """By record kind name: the ring buffer had no room."""
+    untracked: int = 0
+    """Processes that did not fit into the tree filter."""
+    short: int = 0
+    """Records of an unexpected size."""
+    unknown: int = 0
+    """Records of an unknown kind."""
+    log_gaps: int = 0
+    """Records of the kernel log that were overwritten."""
+
+    @property
+    def total(self) -> int:
+        return sum(self.dropped.values()) + self.untracked + self.short + self.unknown
+
+
+class TracerCost(Event, frozen=True, kw_only=True, gc=False):
+    """What watching cost: CPU time of this process so far, its private memory, the longest scan."""
+
+    cpu_ns: int
+    private_bytes: int | None = None
+    scan_ns: int | None = None
+    scans: int = 0
+
+
+class Note(Event, frozen=True, kw_only=True, gc=False):
+    """Something a reader of the verdict should know: ends up among the caveats."""
+
+    text: str

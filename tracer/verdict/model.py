@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a conclusion is made of: the public verdict document, and the story that views lay out.
+
+The document (`Verdict`) is a versioned contract: fields may be added, never renamed or given another
+meaning. Unknown is `None`. Views compute nothing: what they show stands in a `Report`.
+"""
+
+from typing import Literal
+
+import msgspec
+
+VERDICT_SCHEMA = "oomtrace.verdict/1"
+
+Cause = Literal[
+    "host_oom_global",
+    "host_oom_cgroup",
+    "host_oom_cpuset",
+    "host_oom_mempolicy",
+    "host_oom_unknown_scope",
+    "operator_oom",
+    "userspace_oom_daemon",
+    "sigkill",
+    "sigterm",
+    "kernel_sigkill_other",
+    "shm_exhausted",
+    "pinned_host_memory",
+    "host_allocation_failed",
+    "memory_stall",
+    "cuda_oom",
+    "crash",
+    "exited",
+    "inconclusive",
+]
+Strength = Literal["proved", "likely", "possible"]
+"""proved: links 1 to 4 present and nothing lost in the window; likely: one not observed; possible: hints."""
+Status = Literal["present", "absent", "not_observed"]
+Role = Literal["launcher", "rank", "dataloader_worker", "auxiliary", "helper", "job", "outside"]
+SenderKind = Literal["kernel", "daemon", "launcher", "self", "outside"]
+
+
+class Struct(msgspec.Struct, frozen=True, kw_only=True):
+    """Base: immutable, keyword only."""
+
+
+class Process(Struct):
+    """A process as a reader needs it; memory is that at its death, else of the last sample."""
+
+    pid: int
+    start_ns: int | None = None
+    ns_pids: tuple[int, ...] | None = None
+    comm: str | None = None
+    role: Role | None = None
+    role_known_by: str | None = None
+    rank: int | None = None
+    worker: int | None = None
+    """Its number within one loader start, by fork order."""
+    rss_anon_bytes: int | None = None
+    rss_file_bytes: int | None = None
+    rss_shmem_bytes: int | None = None
+    swap_bytes: int | None = None
+    cgroup: str | None = None
+
+
+class Level(Struct):
+    """One memory cgroup of a chain, at the kill."""
+
+    cgroup: str
+    usage_bytes: int | None = None
+    limit_bytes: int | None = None
+    """`None`: unknown, or no limit (`limited` tells)."""
+    limited: bool | None = None
+    swap_usage_bytes: int | None = None
+    swap_limit_bytes: int | None = None
+    oom_events: int | None = None
+    """Local OOM events at this very cgroup so far."""
+    owner: bool = False
+    """Its limit is the one that was hit (or may be, where several cannot be told apart)."""
+
+
+class Limit(Struct):
+    """What ran out."""
+
+    constraint: str | None = None
+    """`CONSTRAINT_MEMCG`, ... as the kernel spells it."""
+    cgroup: str | None = None
+    cgroups: tuple[str, ...] = ()
+    """All candidates, where several levels cannot be told apart; `cgroup` is then the lowest."""
+    usage_bytes: int | None = None
+    limit_bytes: int | None = None
+    chain: tuple[Level, ...] = ()
+    """From the victim's own cgroup up to the root."""
+    mem_available_bytes: int | None = None
+    swap_free_bytes: int | None = None
+    swap_total_bytes: int | None = None
+
+
+class Sender(Struct):
+    """Who sent the signal. The process that merely triggered an OOM is never one."""
+
+    pid: int | None
+    comm: str | None
+    kind: SenderKind
+    uid: int | None = None
+    parent_comm: str | None = None
+
+
+class Culprit(Struct):
+    """Whose unreclaimable memory grew."""
+
+    pid: int
+    why: str
+
+
+class Link(Struct):
+    """One link of the proof."""
+
+    link: int
+    name: str
+    status: Status
+    statement: str
+    evidence: tuple[int, ...] = ()
+    """`seq` of events in the recording."""
+
+
+class Mechanism(Struct):
+    """Why memory grew."""
+
+    name: str
+    or_: tuple[str, ...] = msgspec.field(name="or", default=())
+    strength: Strength
+    statement: str
+    evidence: tuple[int, ...] = ()
+
+
+class Remedy(Struct):
+    """What to change, and how to see that it helped."""
+
+    do: str
+    verify: str | None = None
+
+
+class Collateral(Struct):
+    """A process that went down because of the incident."""
+
+    pid: int
+    how: str
+
+
+class Incident(Struct):
+    """One thing that went wrong (or, for `exited`, did not)."""
+
+    cause: Cause
+    strength: Strength
+    at: str | None = None
+    """UTC, RFC 3339 with microseconds."""
+    headline: str = ""
+    """One line: what happened."""
+    summary: str = ""
+    """One sentence with who, when, where and how much."""
+    victim: Process | None = None
+    victims: tuple[Process, ...] = ()
+    trigger: Process | None = None
+    culprit: Culprit | None = None
+    limit: Limit | None = None
+    sender: Sender | None = None
+    signal: int | None = None
+    exit_code: int | None = None
+    proof: tuple[Link, ...] = ()
+    mechanism: Mechanism | None = None
+    remedies: tuple[Remedy, ...] = ()
+    collateral: tuple[Collateral, ...] = ()
+    caveats: tuple[str, ...] = ()
+
+
+class Job(Struct):
+    """The job as a whole."""
+
+    argv: tuple[str, ...] | None = None
+    pid: int | None = None
+    cgroup: str | None = None
+    started_at: str | None = None
+    ended_at: str | None = None
+    status: str | None = None
+    """`exit 1`, `signal 9`, `running`; `None`: not observed."""
+
+
+class Verdict(Struct):
+    """The document that `--json` prints."""
+
+    schema: str = VERDICT_SCHEMA
+    primary: int
+    """Index of the incident that started the failure."""
+    incidents: tuple[Incident, ...]
+    job: Job | None = None
+    caveats: tuple[str, ...] = ()
+    """What holds for the whole recording: losses, what was not watched."""
+
+
+EntryKind = Literal["start", "memory", "reclaim", "oom", "mark", "signal", "kill", "exit", "gone", "log", "note"]
+
+
+class Series(Struct):
+    """Memory over time, for a sparkline: evenly spaced, oldest first."""
+
+    values_bytes: tuple[int | None, ...]
+    first_ns: int
+    last_ns: int
+
+
+class Entry(Struct):
+    """One line of the timeline."""
+
+    at_ns: int
+    """CLOCK_MONOTONIC."""
+    offset_ns: int | None
+    """From the primary incident's moment; `None` where there is none."""
+    kind: EntryKind
+    who: str
+    """`worker 2`, `rank 0`, `launcher`, `systemd-oomd (812)`."""
+    text: str
+    pid: int | None = None
+    series: Series | None = None
+    primary: bool = False
+    """It is what the verdict rests on."""
+    collateral: bool = False
+    outside: bool = False
+    """About a process that is not the job's."""
+    evidence: tuple[int, ...] = ()
+
+
+class Report(Struct):
+    """All that a view needs."""
+
+    verdict: Verdict
+    timeline: tuple[Entry, ...]
+    recording: str | None = None
+    """Path of the recording, where there is one."""
