@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Units: constants, and the one place where a number becomes text."""
 
+import datetime
+
 KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
@@ -19,7 +21,7 @@ NO_LIMIT_BYTES = 1 << 62
 
 
 def format_bytes(value_bytes: int | None) -> str:
-    """`402 MiB`, `1.50 GiB`, `12 KiB`; `?` for unknown. Three significant digits at most."""
+    """`402 MiB`, `1.5 GiB`, `12 KiB`; `?` for unknown. Three significant digits at most."""
     if value_bytes is None:
         return "?"
     sign, size = ("-" if value_bytes < 0 else ""), abs(value_bytes)
@@ -29,7 +31,8 @@ def format_bytes(value_bytes: int | None) -> str:
         if size < 1000 * unit or name == "TiB":
             number = size / unit
             digits = 0 if number >= 99.95 or unit == KIB else 1 if number >= 9.995 else 2
-            return f"{sign}{number:.{digits}f} {name}"
+            text = f"{number:.{digits}f}"
+            return f"{sign}{text.rstrip('0').rstrip('.') if digits else text} {name}"
     raise AssertionError("unreachable")
 
 
@@ -61,3 +64,10 @@ def format_duration(duration_ns: int | None) -> str:
     minutes, seconds = divmod(round(span / NS_PER_S), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{sign}{hours} h {minutes} min" if hours else f"{sign}{minutes} min {seconds} s"
+
+
+def format_utc(realtime_ns: int) -> str:
+    """RFC 3339 in UTC with microseconds: `2026-11-30T14:02:31.118204Z`."""
+    seconds, rest_ns = divmod(realtime_ns, NS_PER_S)
+    moment = datetime.datetime.fromtimestamp(seconds, tz=datetime.timezone.utc)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest_ns // NS_PER_US:06d}Z"

@@ -99,7 +99,7 @@ class Layout(Generic[EventT]):
         ts_ns, _kind, cpu = HEAD.unpack_from(record)
         values = iter(self._body.unpack(record[HEAD.size :]))
         taken = {field.name: _take(field, values) for field in self.fields}
-        return self.event(ts_ns=ts_ns, cpu=cpu, **taken, **extra)
+        return self.event(ts_ns=ts_ns, cpu=cpu, **taken, **extra)  # type: ignore[call-arg]
 
     def encode(self, event: EventT) -> bytes:
         """The record that the kernel would have sent; for tests."""
@@ -116,10 +116,10 @@ class Layout(Generic[EventT]):
         for field in self.fields:
             size = f"[{field.wire.count}]" if field.wire.count > 1 else ""
             lines.append(f"\t{field.wire.c_type} {field.name}{size};")
-        lines += ["};", f"_Static_assert(sizeof(struct {self.c_name}) == {self.size_bytes}, \"size\");"]
+        lines += ["};", f'_Static_assert(sizeof(struct {self.c_name}) == {self.size_bytes}, "size");']
         for field in self.fields:
             offset = f"__builtin_offsetof(struct {self.c_name}, {field.name})"
-            lines.append(f"_Static_assert({offset} == {field.offset}, \"{field.name}\");")
+            lines.append(f'_Static_assert({offset} == {field.offset}, "{field.name}");')
         return "\n".join(lines) + "\n"
 
 

@@ -35,6 +35,8 @@ class ProcessSample(Event, frozen=True, kw_only=True, gc=False):
 
     start_ns: int
     tgid: int
+    comm: str | None = None
+    """A worker names itself after its first sight; this catches it."""
     rss_anon_bytes: int | None = None
     rss_file_bytes: int | None = None
     rss_shmem_bytes: int | None = None

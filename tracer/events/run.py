@@ -6,12 +6,14 @@ from tracer.events.base import Event
 RECORDING_SCHEMA = "oomtrace.recording/1"
 
 
-class Header(Event, frozen=True, kw_only=True, gc=False):
-    """First line of every recording."""
+class Header(Event, frozen=True, kw_only=True, omit_defaults=False, gc=False):
+    """First line of every recording. Written in full: a file says what it is, `schema` above all."""
 
     schema: str = RECORDING_SCHEMA
     version: str
     """Of oomtrace."""
+    pid: int | None = None
+    """Of the tracer: signals that it forwards come from it."""
     boot_id: str | None = None
     hostname: str | None = None
     kernel_release: str | None = None

@@ -35,14 +35,15 @@ Strength = Literal["proved", "likely", "possible"]
 """proved: links 1 to 4 present and nothing lost in the window; likely: one not observed; possible: hints."""
 Status = Literal["present", "absent", "not_observed"]
 Role = Literal["launcher", "rank", "dataloader_worker", "auxiliary", "helper", "job", "outside"]
-SenderKind = Literal["kernel", "daemon", "launcher", "self", "outside"]
+SenderKind = Literal["kernel", "daemon", "launcher", "self", "job", "outside"]
+"""launcher: an ancestor within the tree; job: another process of the tree; self: the very process that died."""
 
 
 class Struct(msgspec.Struct, frozen=True, kw_only=True):
     """Base: immutable, keyword only."""
 
 
-class Process(Struct):
+class Process(Struct, frozen=True, kw_only=True):
     """A process as a reader needs it; memory is that at its death, else of the last sample."""
 
     pid: int
@@ -61,7 +62,7 @@ class Process(Struct):
     cgroup: str | None = None
 
 
-class Level(Struct):
+class Level(Struct, frozen=True, kw_only=True):
     """One memory cgroup of a chain, at the kill."""
 
     cgroup: str
@@ -71,13 +72,17 @@ class Level(Struct):
     limited: bool | None = None
     swap_usage_bytes: int | None = None
     swap_limit_bytes: int | None = None
+    """v2 only: v1 limits memory and swap together, see `memsw_limit_bytes`."""
+    memsw_usage_bytes: int | None = None
+    """v1: memory and swap together, where that has a limit."""
+    memsw_limit_bytes: int | None = None
     oom_events: int | None = None
     """Local OOM events at this very cgroup so far."""
     owner: bool = False
     """Its limit is the one that was hit (or may be, where several cannot be told apart)."""
 
 
-class Limit(Struct):
+class Limit(Struct, frozen=True, kw_only=True):
     """What ran out."""
 
     constraint: str | None = None
@@ -94,7 +99,7 @@ class Limit(Struct):
     swap_total_bytes: int | None = None
 
 
-class Sender(Struct):
+class Sender(Struct, frozen=True, kw_only=True):
     """Who sent the signal. The process that merely triggered an OOM is never one."""
 
     pid: int | None
@@ -104,14 +109,16 @@ class Sender(Struct):
     parent_comm: str | None = None
 
 
-class Culprit(Struct):
+class Culprit(Struct, frozen=True, kw_only=True):
     """Whose unreclaimable memory grew."""
 
     pid: int
     why: str
+    who: str | None = None
+    """`DataLoader worker 2 of rank 0 (pid 41233)`."""
 
 
-class Link(Struct):
+class Link(Struct, frozen=True, kw_only=True):
     """One link of the proof."""
 
     link: int
@@ -122,7 +129,7 @@ class Link(Struct):
     """`seq` of events in the recording."""
 
 
-class Mechanism(Struct):
+class Mechanism(Struct, frozen=True, kw_only=True):
     """Why memory grew."""
 
     name: str
@@ -132,21 +139,21 @@ class Mechanism(Struct):
     evidence: tuple[int, ...] = ()
 
 
-class Remedy(Struct):
+class Remedy(Struct, frozen=True, kw_only=True):
     """What to change, and how to see that it helped."""
 
     do: str
     verify: str | None = None
 
 
-class Collateral(Struct):
+class Collateral(Struct, frozen=True, kw_only=True):
     """A process that went down because of the incident."""
 
     pid: int
     how: str
 
 
-class Incident(Struct):
+class Incident(Struct, frozen=True, kw_only=True):
     """One thing that went wrong (or, for `exited`, did not)."""
 
     cause: Cause
@@ -172,7 +179,7 @@ class Incident(Struct):
     caveats: tuple[str, ...] = ()
 
 
-class Job(Struct):
+class Job(Struct, frozen=True, kw_only=True):
     """The job as a whole."""
 
     argv: tuple[str, ...] | None = None
@@ -184,7 +191,7 @@ class Job(Struct):
     """`exit 1`, `signal 9`, `running`; `None`: not observed."""
 
 
-class Verdict(Struct):
+class Verdict(Struct, frozen=True, kw_only=True):
     """The document that `--json` prints."""
 
     schema: str = VERDICT_SCHEMA
@@ -199,7 +206,7 @@ class Verdict(Struct):
 EntryKind = Literal["start", "memory", "reclaim", "oom", "mark", "signal", "kill", "exit", "gone", "log", "note"]
 
 
-class Series(Struct):
+class Series(Struct, frozen=True, kw_only=True):
     """Memory over time, for a sparkline: evenly spaced, oldest first."""
 
     values_bytes: tuple[int | None, ...]
@@ -207,7 +214,7 @@ class Series(Struct):
     last_ns: int
 
 
-class Entry(Struct):
+class Entry(Struct, frozen=True, kw_only=True):
     """One line of the timeline."""
 
     at_ns: int
@@ -228,7 +235,7 @@ class Entry(Struct):
     evidence: tuple[int, ...] = ()
 
 
-class Report(Struct):
+class Report(Struct, frozen=True, kw_only=True):
     """All that a view needs."""
 
     verdict: Verdict
