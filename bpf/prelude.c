@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0
+/*
+ * What all hooks share: the ring buffer, its counters, the tree filter, explicit reads of kernel memory.
+ *
+ * The loader joins the fragments into one translation unit, this one first, since BCC drops probe
+ * functions of included files without a word. kernel.h is generated at load time from the running
+ * kernel's BTF: views of the kernel's structs, and the sizes of the maps.
+ */
+#include "kernel.h"
+#include "events.h"
+
+#define INLINE static inline __attribute__((always_inline))
+#define ABSENT ((u64)-1)
+#define ABSENT32 ((u32)-1)
+
+/* include/linux/bpf.h: BPF_F_MMAPABLE. User space reads the counters without a system call. */
+#define MMAPABLE 1024
+
+BPF_RINGBUF_OUTPUT(events, RING_PAGES);
+BPF_F_TABLE("array", u32, u64, counters, COUNTER_SLOTS, MMAPABLE);
+/* tgid -> start time of the processes of the job: user space adds the first one, fork adds the rest. */
+BPF_TABLE("hash", u32, u64, tree, TREE_ENTRIES);
+
+/*
+ * Every read of kernel memory is one of these. BCC would also rewrite a plain `task->mm`, but for
+ * arrays embedded in a struct it does so wrongly, and says nothing.
+ */
+#define READ_INTO(to, from, type, member)        \
+	bpf_probe_read_kernel(&(to), sizeof(to), \
+			      (char *)(from) + __builtin_offsetof(struct type, member))
+#define READ(from, type, member)                               \
+	({                                                     \
+		__typeof__(((struct type *)0)->member) value_; \
+		READ_INTO(value_, from, type, member);         \
+		value_;                                        \
+	})
+
+INLINE void count(u32 slot)
+{
+	u64 *counter = counters.lookup(&slot);
+
+	if (counter)
+		__sync_fetch_and_add(counter, 1);
+}
+
+/*
+ * Room for one record, cleared (a ring buffer hands out old bytes) and with its head filled in; NULL,
+ * and counted, when there is none. The loop is deliberate: see MAX_RECORD_BYTES in tracer/wire.py.
+ */
+INLINE void *reserve(u32 kind, u32 size, u64 ts_ns)
+{
+	u64 *record = events.ringbuf_reserve(size);
+
+	if (!record) {
+		count(COUNTER_DROPPED + kind);
+		return 0;
+	}
+	for (u32 i = 0; i < size / 8; i++)
+		record[i] = 0;
+	record[0] = ts_ns;
+	((u32 *)record)[2] = kind;
+	((u32 *)record)[3] = bpf_get_smp_processor_id();
+	return record;
+}
+
+INLINE void submit(void *record, u32 kind)
+{
+	bpf_ringbuf_submit(record, 0);
+	count(COUNTER_SENT + kind);
+}
+
+INLINE struct task_struct *current_task(void)
+{
+	return (struct task_struct *)bpf_get_current_task();
+}
+
+/* A process starts when its thread group leader does; CLOCK_BOOTTIME, as /proc/PID/stat shows it. */
+INLINE u64 start_of(struct task_struct *task)
+{
+	return READ(READ(task, task_struct, group_leader), task_struct, start_boottime);
+}
+
+INLINE u32 tgid_of(struct task_struct *task)
+{
+	return READ(task, task_struct, tgid);
+}
+
+INLINE struct task_struct *parent_of(struct task_struct *task)
+{
+	return READ(READ(task, task_struct, group_leader), task_struct, real_parent);
+}
+
+INLINE u32 uid_of(struct task_struct *task)
+{
+	return READ(READ(task, task_struct, real_cred), cred, uid);
+}
+
+INLINE u32 in_tree(u32 tgid)
+{
+	return tree.lookup(&tgid) != 0;
+}
+
+/* The pid that the process has in its own, innermost namespace, and how deep that one lies. */
+INLINE u32 innermost_pid(struct task_struct *task, u32 *level)
+{
+	struct pid *pid = READ(READ(task, task_struct, group_leader), task_struct, thread_pid);
+	struct upid *numbers =
+		(struct upid *)((char *)pid + __builtin_offsetof(struct pid, numbers));
+
+	*level = READ(pid, pid, level);
+	return READ(numbers + *level, upid, nr);
+}
+
+/* A per-CPU counter may be below zero for a while; the kernel's report prints 0 then, and so do we. */
+INLINE u64 pages_to_bytes(s64 pages)
+{
+	return pages < 0 ? 0 : (u64)pages * PAGE_SIZE;
+}
+
+#define RSS_BYTES(mm, counter) pages_to_bytes(READ(mm, mm_struct, rss_stat[counter].count))

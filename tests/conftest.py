@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all tests share: folder marks, and OOMTRACE_REQUIRE, which turns skipping into failure.
+
+A test that cannot run here (no root, no PyTorch) is skipped with a reason, and fails where that kind of
+test is required. One that does not apply here (a cgroup v2 file on a v1 machine) is skipped in any case:
+`does_not_apply`.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+KINDS = ("kernel", "torch", "vm")
+REQUIRED = frozenset(filter(None, os.environ.get("OOMTRACE_REQUIRE", "").split(",")))
+NOT_APPLICABLE = "does not apply here: "
+
+
+def kind_of(path: Path) -> str | None:
+    """Kernel, torch or vm: the folder below tests that a file lies in."""
+    first = path.relative_to(TESTS).parts[0] if path.is_relative_to(TESTS) else ""
+    return first if first in KINDS else None
+
+
+def pytest_configure(config):
+    unknown = REQUIRED - set(KINDS)
+    if unknown:
+        raise pytest.UsageError(f"OOMTRACE_REQUIRE knows {', '.join(KINDS)}, not {', '.join(sorted(unknown))}")
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        kind = kind_of(item.path)
+        if kind is not None:
+            item.add_marker(getattr(pytest.mark, kind))
+
+
+def must_run(report, kinds) -> bool:
+    """Whether a skipped report should have been none."""
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    skipped = report.skipped and not hasattr(report, "wasxfail")
+    return skipped and bool(REQUIRED & kinds) and NOT_APPLICABLE not in reason
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    report = yield
+    if must_run(report, {mark.name for mark in item.iter_markers()}):
+        report.outcome, report.longrepr = "failed", f"required by OOMTRACE_REQUIRE, but {report.longrepr[2]}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    report = yield
+    if must_run(report, {kind_of(collector.path)} if collector.path else set()):
+        report.outcome, report.longrepr = "failed", f"required by OOMTRACE_REQUIRE, but {report.longrepr[2]}"
+    return report
+
+
+@pytest.fixture
+def does_not_apply():
+    """Skips a test for a reason that OOMTRACE_REQUIRE cannot change: this machine is of another kind."""
+    return lambda reason: pytest.skip(NOT_APPLICABLE + reason)

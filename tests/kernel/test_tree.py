@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tree filter: forks and execs of the job alone, from the first one on."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.kernel.workload import Watch, start_ticks
+from tracer.events import ProcessExeced, ProcessExited, ProcessForked
+from tracer.kernel.handover import Limits
+from tracer.units import TICK_NS
+
+MIB = 1 << 20
+
+
+def rss_anon_bytes(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:"))
+
+
+def test_a_fork_says_whose_child_and_what_it_began_with(watch, hog):
+    process = hog()
+    process.do("anon(20 << 20)")
+    watch.session.track(process.pid, 0)
+    inherited_bytes = rss_anon_bytes(process.pid)
+    child = int(process.do("child('pass')"))
+    forked = watch.wait(ProcessForked, tgid=child)
+
+    assert forked.parent_tgid == process.pid
+    assert forked.parent_start_ns // TICK_NS == process.start_ticks
+    assert forked.start_ns // TICK_NS == start_ticks(child)
+    assert forked.comm == Path(f"/proc/{child}/comm").read_text().rstrip("\n")
+    assert abs(forked.anon_rss_bytes - inherited_bytes) < 2 * MIB
+    assert (forked.ns_tgid, forked.ns_level) == (child, 0)
+    os.kill(child, 9)
+
+
+def test_grandchildren_follow_by_themselves_with_their_exits(watch, hog):
+    process = hog()
+    watch.session.track(process.pid, 0)
+    child = int(process.do("child('child(\"pass\")')"))
+    grandchild = watch.wait(ProcessForked, parent_tgid=child).tgid
+    tracked = watch.session.tracked()
+
+    assert {process.pid, child, grandchild} <= set(tracked)
+    assert tracked[grandchild] // TICK_NS == start_ticks(grandchild)
+    os.kill(grandchild, 9)
+    os.kill(child, 9)
+    for pid in (child, grandchild):
+        assert watch.wait(ProcessExited, tgid=pid).in_tree == 1
+    assert {child, grandchild}.isdisjoint(watch.session.tracked())
+
+
+def test_processes_outside_the_tree_are_not_recorded(watch, hog):
+    outside, inside = hog(), hog()
+    watch.session.track(inside.pid, 0)
+    other = int(outside.do("child('os._exit(0)')"))
+    ours = int(inside.do("child('os._exit(0)')"))
+    watch.wait(ProcessExited, tgid=ours)
+
+    assert watch.of(ProcessForked, tgid=other) == []
+    assert watch.of(ProcessExited, tgid=other) == []
+
+
+def test_a_process_that_was_taken_out_is_no_longer_recorded(watch, hog):
+    gone, kept = hog(), hog()
+    watch.session.track(gone.pid, 0)
+    watch.session.track(kept.pid, 0)
+    watch.session.untrack(gone.pid)
+    watch.session.untrack(gone.pid)
+    other = int(gone.do("child('os._exit(0)')"))
+    watch.wait(ProcessForked, tgid=int(kept.do("child('os._exit(0)')")))
+
+    assert watch.of(ProcessForked, tgid=other) == []
+
+
+def test_threads_are_no_processes(watch, hog):
+    process = hog()
+    watch.session.track(process.pid, 0)
+    process.do("[thread(int) for _ in range(5)]")
+    watch.wait(ProcessForked, tgid=int(process.do("child('os._exit(0)')")))
+
+    assert len(watch.of(ProcessForked, parent_tgid=process.pid)) == 1
+    assert watch.of(ProcessExited, tgid=process.pid) == []
+
+
+def test_an_exec_has_the_new_name_and_the_same_identity(watch, hog):
+    process = hog()
+    ticks = process.start_ticks
+    watch.session.track(process.pid, 0)
+    process.tell("os.execv('/bin/true', ['true'])")
+    process.wait()
+    execed = watch.wait(ProcessExeced, tgid=process.pid)
+
+    assert (execed.comm, execed.old_tid) == ("true", process.pid)
+    assert execed.start_ns // TICK_NS == ticks
+    assert watch.wait(ProcessExited, tgid=process.pid).start_ns == execed.start_ns
+
+
+def test_an_exec_by_a_thread_takes_over_the_process(watch, hog):
+    process = hog()
+    ticks = process.start_ticks
+    watch.session.track(process.pid, 0)
+    process.tell("thread(lambda: os.execv('/bin/true', ['true']))")
+    assert process.wait() == 0
+    execed = watch.wait(ProcessExeced, tgid=process.pid)
+
+    assert execed.old_tid != process.pid
+    assert execed.start_ns // TICK_NS == ticks
+    assert watch.wait(ProcessExited, tgid=process.pid).status == 0
+    assert len(watch.of(ProcessExited, tgid=process.pid)) == 1
+
+
+@pytest.mark.parametrize("children", [23], ids=["prime"])
+def test_no_fork_is_missed_when_the_first_process_waits_until_it_is_tracked(watch, children):
+    program = f"import os, sys; sys.stdin.read(1)\nfor _ in range({children}): os.fork() or os._exit(4)"
+    job = subprocess.Popen([sys.executable, "-I", "-S", "-c", program], stdin=subprocess.PIPE)
+    watch.session.track(job.pid, 0)
+    job.communicate(b"x")
+    watch.wait(ProcessExited, tgid=job.pid)
+    forked = watch.of(ProcessForked, parent_tgid=job.pid)
+
+    assert len(forked) == children
+    for child in forked:
+        assert watch.wait(ProcessExited, tgid=child.tgid).status == 4 << 8
+
+
+def test_processes_that_do_not_fit_are_counted(open_traced, hog):
+    with open_traced(limits=Limits(tree_entries=2)) as session:
+        watch = Watch(session)
+        process = hog()
+        session.track(process.pid, 0)
+        children = [int(process.do("child('pass')")) for _ in range(5)]
+        for child in children:
+            watch.wait(ProcessForked, tgid=child)
+
+        assert session.untracked() == watch.source.losses(0).untracked == 4
+        with pytest.raises(OSError, match=r"Argument list too long"):
+            session.track(os.getpid(), 0)
+        for child in children:
+            os.kill(child, 9)
+
+
+def test_the_tracer_itself_is_never_in_the_tree(open_traced, hog):
+    with open_traced() as session:
+        process = hog()
+        session.track(process.pid, 0)
+
+        assert set(session.tracked()) == {process.pid}

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parent's side of loading, against children that misbehave; real ones are in tests/kernel."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tracer.errors import LoaderFailed, PermissionDenied
+from tracer.kernel import session
+
+
+@pytest.fixture
+def child(tmp_path, monkeypatch):
+    """Puts a shell script in the place of the distribution's Python: $4 is the socket's descriptor."""
+    monkeypatch.setattr(session, "_may_trace", lambda _: True)
+
+    def write(script):
+        path = tmp_path / "python3"
+        path.write_text(f"#!/bin/bash\n{script}\n")
+        path.chmod(0o755)
+        monkeypatch.setattr(session, "PYTHON", str(path))
+
+    return write
+
+
+def failure() -> LoaderFailed:
+    with pytest.raises(LoaderFailed) as caught:
+        session.open_session()
+    return caught.value
+
+
+def test_without_an_interpreter_it_fails_at_the_start(monkeypatch, tmp_path):
+    monkeypatch.setattr(session, "_may_trace", lambda _: True)
+    monkeypatch.setattr(session, "PYTHON", str(tmp_path / "python3"))
+
+    assert (failure().stage, "No such file" in failure().why) == ("start", True)
+
+
+def test_a_child_that_dies_in_silence_is_told_with_its_status(child):
+    child("exit 7")
+
+    assert failure().why == "it ended without a word, status 7"
+
+
+def test_a_child_that_the_compiler_kills_leaves_its_first_error(child):
+    child("echo noise >&2; echo 'bpf/oom.c:3:5: error: no such thing' >&2; echo more >&2; kill -ABRT $$")
+
+    assert failure().why == "bpf/oom.c:3:5: error: no such thing"
+
+
+def test_a_child_that_says_very_much_does_not_hang(child):
+    child("for i in {1..3000}; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done >&2; exit 1")
+
+    assert failure().why.startswith("xxx")
+
+
+def test_a_child_that_hangs_is_ended(child, monkeypatch):
+    monkeypatch.setattr(session, "_DEADLINE_S", 0.05)
+    child("exec sleep 100")
+
+    assert failure().stage == "handover"
+
+
+def test_a_message_that_is_not_ours_is_a_failed_handover(child):
+    child("printf hello >&$4")
+
+    assert failure().stage == "handover"
+
+
+def test_a_child_that_reports_a_failure_is_believed(child):
+    child('printf %s \'{"type": "Failure", "content": ["btf", "no types", false]}\' >&$4')
+
+    assert (failure().stage, failure().why) == ("btf", "no types")
+
+
+def test_a_refusal_by_the_kernel_is_a_question_of_permission(child):
+    child('printf %s \'{"type": "Failure", "content": ["attach", "x", true]}\' >&$4')
+
+    with pytest.raises(PermissionDenied, match="CAP_BPF"):
+        session.open_session()
+
+
+def test_a_report_without_descriptors_is_no_session(child):
+    child('printf %s \'{"type": "Report", "content": ["digest", []]}\' >&$4')
+
+    assert failure().stage == "compile"
+
+
+def test_its_environment_is_fixed_and_it_is_isolated(child, monkeypatch, tmp_path):
+    for name in ("LD_PRELOAD_X", "PYTHONPATH", "BCC_KERNEL_SOURCE", "ARCH"):
+        monkeypatch.setenv(name, "evil")
+    child(f"env > {tmp_path}/env; echo $1 $2 $3 > {tmp_path}/argv; pwd > {tmp_path}/cwd")
+    failure()
+    names = {line.split("=")[0] for line in (tmp_path / "env").read_text().splitlines()}
+    isolated, no_cache, loader = (tmp_path / "argv").read_text().split()
+
+    assert names - {"PWD", "_", "SHLVL", "OLDPWD"} == {"PATH", "LC_ALL"}
+    assert (isolated, no_cache) == ("-I", "-B")
+    assert Path(loader).is_absolute()
+    assert (tmp_path / "cwd").read_text() == "/\n"
+
+
+def test_nothing_is_left_open_after_a_failure(child):
+    child("exit 1")
+    before = os.listdir("/proc/self/fd")
+    failure()
+
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_a_folder_that_a_crashed_child_left_is_removed(child):
+    child("mkdir -p /tmp/oomtrace-$$-left/include; kill -ABRT $$")
+    failure()
+
+    assert not list(Path("/tmp").glob("oomtrace-*-left"))
+
+
+def test_a_signal_that_ends_the_child_is_in_the_reason(child):
+    child("kill -ABRT $$")
+
+    assert failure().why == f"it ended without a word, status {-signal.SIGABRT}"
+
+
+@pytest.mark.parametrize(
+    "effective, may",
+    [
+        ("000001fffeffffff", True),
+        ("0000000000200000", True),
+        ("000000c000000000", True),
+        ("0000008000000000", False),
+        ("0", False),
+    ],
+    ids=["root", "sys_admin", "bpf_and_perfmon", "bpf_alone", "none"],
+)
+def test_capabilities_decide_who_may_trace(tmp_path, effective, may):
+    status = tmp_path / "status"
+    status.write_text(f"Name:\tx\nCapEff:\t{effective}\n")
+
+    assert session._may_trace(str(status)) is may
+
+
+def test_without_capabilities_nothing_is_started(monkeypatch):
+    monkeypatch.setattr(session, "_may_trace", lambda _: False)
+    monkeypatch.setattr(session, "PYTHON", "/nonexistent")
+
+    with pytest.raises(PermissionDenied, match="needs root"):
+        session.open_session()

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What passes between the loader child and the session: one message with a report and descriptors.
+
+Both ends import this, so it also holds what the BPF programs and the parent agree on. JSON and not
+pickle: the parent believes no object from outside. Python 3.8, standard library only.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import os
+import socket
+import zlib
+from typing import Any, NamedTuple
+
+from tracer.kernel.probes import Hook
+
+MAPS = ("events", "counters", "tree", "reclaim")
+"""The maps whose descriptors are handed over, first and in this order; links follow."""
+
+DROPPED_AT, SENT_AT, UNTRACKED_AT, RECLAIM_LOST_AT, COUNTER_SLOTS = 0, 32, 64, 65, 66
+"""Slots of the counter array: per record kind twice, then single ones."""
+KIND_SLOTS = 32
+RECLAIM_FIELDS = ("memcg_runs", "memcg_stall_ns", "direct_runs", "direct_stall_ns", "pages")
+"""Slots of a reclaim total."""
+
+MAX_DESCRIPTORS = 200
+"""The kernel passes 253 in one message (SCM_MAX_FD)."""
+_MAX_REPORT_BYTES = 64 * 1024
+
+
+class Limits(NamedTuple):
+    """Sizes of the maps, chosen by the parent."""
+
+    ring_bytes: int = 1 << 20
+    """Some 350 kills with a chain of six levels, while nobody reads."""
+    tree_entries: int = 16384
+    reclaim_entries: int = 2048
+
+
+class Report(NamedTuple):
+    """What the child did."""
+
+    digest: str
+    """Of the events.h that it compiled."""
+    hooks: tuple[Hook, ...]
+
+
+class Failure(NamedTuple):
+    """Why it did not."""
+
+    stage: str
+    why: str
+    denied: bool
+    """The kernel refused for lack of privilege."""
+
+
+def constants(limits: Limits, page_bytes: int) -> dict[str, int]:
+    """What the programs are compiled with."""
+    named = {
+        "RING_PAGES": max(1, limits.ring_bytes // page_bytes),
+        "TREE_ENTRIES": limits.tree_entries,
+        "RECLAIM_ENTRIES": limits.reclaim_entries,
+        "COUNTER_DROPPED": DROPPED_AT,
+        "COUNTER_SENT": SENT_AT,
+        "COUNTER_UNTRACKED": UNTRACKED_AT,
+        "COUNTER_RECLAIM_LOST": RECLAIM_LOST_AT,
+        "COUNTER_SLOTS": COUNTER_SLOTS,
+        "RECLAIM_SLOTS": len(RECLAIM_FIELDS),
+    }
+    named.update(("RECLAIM_" + name.upper(), slot) for slot, name in enumerate(RECLAIM_FIELDS))
+    return named
+
+
+def digest_of(text: bytes) -> str:
+    """Tells one events.h from another: against a half-upgraded installation, not against an attacker.
+
+    A checksum from hashlib would be stronger, and would keep 4 MiB of OpenSSL in the resident process.
+    """
+    return f"{zlib.crc32(text):08x}-{len(text)}"
+
+
+def send(sock: socket.socket, content: Report | Failure, descriptors: list[int]) -> None:
+    """Sends the one message. Descriptors go in the order of `MAPS`, then the links.
+
+    Raises:
+        OSError: the other end is gone, or the message is too large.
+    """
+    tagged = {"type": type(content).__name__, "content": content}
+    data = json.dumps(tagged).encode()
+    passed = array.array("i", descriptors)
+    ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, passed)] if descriptors else []
+    sock.sendmsg([data], ancillary)
+
+
+def receive(sock: socket.socket) -> tuple[Report | Failure | None, list[int]]:
+    """The one message, `None` when the other end left without a word. Descriptors are close-on-exec.
+
+    Raises:
+        ValueError: the message is none of ours.
+        OSError: the socket failed or timed out.
+    """
+    room = socket.CMSG_SPACE(MAX_DESCRIPTORS * array.array("i").itemsize)
+    data, ancillary, _, _ = sock.recvmsg(_MAX_REPORT_BYTES, room, socket.MSG_CMSG_CLOEXEC)
+    descriptors = array.array("i")
+    for level, kind, passed in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            descriptors.frombytes(passed[: len(passed) - len(passed) % descriptors.itemsize])
+    # What was cut off is no JSON any more, and too few descriptors are seen by whoever counts them.
+    try:
+        return (_content(json.loads(data)) if data else None), list(descriptors)
+    except (ValueError, TypeError, KeyError) as error:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        raise ValueError(f"the loader's message is not understood: {error}") from error
+
+
+def _content(message: Any) -> Report | Failure:
+    content = message["content"]
+    if message["type"] == "Failure":
+        stage, why, denied = content
+        return Failure(str(stage), str(why), bool(denied))
+    digest, hooks = content
+    return Report(str(digest), tuple(Hook(*hook) for hook in hooks))

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: E402, PLC0415 - siblings can be imported only after the stand-ins; bcc is slow, so it comes late
+"""The loader child: compiles and attaches the BPF programs, hands the descriptors over and is gone.
+
+The only importer of bcc, which belongs to the distribution's Python and keeps LLVM in memory for as long
+as the process lives. Started by `tracer.kernel.session` as a file, isolated and with a fixed environment:
+nothing here may need more than Python 3.8 and its standard library.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+if __name__ == "__main__":
+    # Stand-ins for the packages above, so that our siblings can be imported by their names without
+    # sys.path: nothing of the installation that we come from may shadow the distribution's modules.
+    for _name, _path in (("tracer", os.path.dirname(_HERE)), ("tracer.kernel", _HERE)):
+        _package = types.ModuleType(_name)
+        _package.__path__ = [_path]
+        sys.modules[_name] = _package
+
+import ctypes
+import errno
+import json
+import shutil
+import socket
+import tempfile
+import traceback
+from typing import Any
+
+from tracer.kernel import handover, headers
+from tracer.kernel.btf import Btf, BtfError
+from tracer.kernel.probes import FRAGMENTS, PROBES, Hook, Probe, Rung
+
+FOLDER_PREFIX = "oomtrace-{}-"
+"""With the child's pid: the parent removes what a crashed compiler leaves behind."""
+
+
+class LoadError(Exception):
+    """What went wrong, and at which stage."""
+
+    def __init__(self, stage: str, why: str, *, denied: bool = False) -> None:
+        super().__init__(why)
+        self.failure = handover.Failure(stage, why, denied)
+
+
+def main(argv: list[str]) -> None:
+    """Arguments: descriptor of the socket, folder with the C fragments, limits as JSON."""
+    sock = socket.socket(fileno=int(argv[1]))
+    try:
+        report, descriptors = load(argv[2], handover.Limits(**json.loads(argv[3])))
+    except LoadError as error:
+        handover.send(sock, error.failure, [])
+        return
+    handover.send(sock, report, descriptors)
+
+
+def load(bpf_folder: str, limits: handover.Limits) -> tuple[handover.Report, list[int]]:
+    """Compiles, loads and attaches everything.
+
+    Raises:
+        LoadError: at a named stage; a failing optional hook is reported and no error.
+    """
+    text, events_h = _source(bpf_folder)
+    try:
+        constants = handover.constants(limits, os.sysconf("SC_PAGE_SIZE"))
+        kernel_h = headers.kernel_h(Btf.load(), constants)
+    except BtfError as error:
+        raise LoadError("btf", str(error)) from error
+    program = _compile(text, kernel_h, events_h)
+    hooks, links = [], []
+    for probe in PROBES:
+        hook, link, denied = _attach_first(program, probe)
+        if link is None and hook.required:
+            raise LoadError("attach", f"{hook.name}: {hook.why_not}", denied=denied)
+        hooks.append(hook)
+        links += [link] if link is not None else []
+    maps = [program[name.encode()].map_fd for name in handover.MAPS]
+    return handover.Report(handover.digest_of(events_h), tuple(hooks)), maps + links
+
+
+def _source(bpf_folder: str) -> tuple[str, bytes]:
+    """One translation unit of all fragments, and the header of the records."""
+    parts = []
+    try:
+        for name in FRAGMENTS:
+            with open(os.path.join(bpf_folder, name), encoding="utf-8") as file:
+                parts.append(f'#line 1 "bpf/{name}"\n{file.read()}')
+        with open(os.path.join(bpf_folder, "events.h"), "rb") as file_h:
+            return "\n".join(parts), file_h.read()
+    except OSError as error:
+        raise LoadError("start", f"cannot read {error.filename}: {error.strerror}") from error
+
+
+def _compile(text: str, kernel_h: str, events_h: bytes) -> Any:
+    try:
+        import bcc  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    except (ImportError, OSError) as error:
+        why = "{} has no bcc ({}); install python3-bpfcc (Debian, Ubuntu) or python3-bcc (Fedora)"
+        raise LoadError("import", why.format(sys.executable, error)) from error
+
+    class Program(bcc.BPF):  # type: ignore[misc, unused-ignore]
+        """BCC would load and attach by the functions' names, and give up at the first that fails."""
+
+        def _trace_autoload(self) -> None:
+            pass
+
+    # mkdtemp makes it 0700 and ours: what is compiled into the kernel is what was written here.
+    folder = tempfile.mkdtemp(prefix=FOLDER_PREFIX.format(os.getpid()), dir="/tmp")
+    try:
+        headers.write_include_folder(folder, kernel_h, events_h)
+        os.environ["BCC_KERNEL_SOURCE"] = folder
+        return Program(text=text.encode(), cflags=[f"-I{folder}/include"])
+    except Exception as error:  # bcc raises bare Exception
+        raise LoadError("compile", str(error)) from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _attach_first(program: Any, probe: Probe) -> tuple[Hook, int | None, bool]:
+    """The first rung that holds, and its descriptor; else every rung's reason, and whether one was EPERM."""
+    reasons, denied = [], False
+    for rung in probe.rungs:
+        link, number, why = _attach(program, rung)
+        if link is not None:
+            return Hook(rung.name, True, None, probe.required), link, False
+        denied = denied or number == errno.EPERM
+        reasons.append(f"{rung.kind}: {why}")
+    return Hook(probe.rungs[-1].name, False, "; ".join(reasons), probe.required), None, denied
+
+
+def _attach(program: Any, rung: Rung) -> tuple[int | None, int, str]:
+    """The descriptor that keeps the hook alive, or `None`, the error number and its text."""
+    ctypes.set_errno(0)
+    try:
+        if rung.kind == "raw_tracepoint":
+            program.attach_raw_tracepoint(tp=rung.target.encode(), fn_name=rung.function.encode())
+            return int(program.raw_tracepoint_fds[rung.target.encode()]), 0, ""
+        if rung.kind == "fentry":
+            function = _fentry_name(program, rung.target)
+            program.attach_kfunc(fn_name=function)
+            return int(program.kfunc_entry_fds[function]), 0, ""
+        program.attach_kprobe(event=rung.target.encode(), fn_name=rung.function.encode())
+        return _innermost(program.kprobe_fds), 0, ""
+    except Exception as error:  # noqa: BLE001 - bcc raises bare Exception, and says less than errno does
+        number = ctypes.get_errno()
+        return None, number, os.strerror(number) if number else str(error)
+
+
+def _fentry_name(program: Any, target: str) -> bytes:
+    """What KFUNC_PROBE made of the name: `kfunc__TARGET`, in newer BCC `kfunc__vmlinux__TARGET`."""
+    from bcc import lib
+
+    names = (lib.bpf_function_name(program.module, index) for index in range(lib.bpf_num_functions(program.module)))
+    return next(name for name in names if name.startswith(b"kfunc__") and name.endswith(b"__" + target.encode()))
+
+
+def _innermost(descriptors: Any) -> int:
+    """Older ones are kept by event, newer ones by event and function."""
+    while isinstance(descriptors, dict):
+        descriptors = next(iter(descriptors.values()))
+    return int(descriptors)
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv)
+    except BaseException:  # noqa: BLE001 - whatever it is, it is said, and nobody is left to catch it
+        traceback.print_exc()
+        os._exit(1)
+    # No clean-up by bcc, which would detach, and none by LLVM, which would take its time.
+    os._exit(0)

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ladder of hooks: which function of which fragment goes where, and what is tried instead.
+
+Raw tracepoints carry all that the proof needs and exist everywhere; function hooks add to it where a
+kernel allows them. Runs in the loader child: Python 3.8, standard library only.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+FRAGMENTS = ("prelude.c", "memcg.c", "signal.c", "oom.c", "process.c")
+"""In this order; a later one may use what an earlier one defines."""
+
+
+class Rung(NamedTuple):
+    """One way to attach one function."""
+
+    kind: str
+    """`raw_tracepoint`, `fentry` or `kprobe`."""
+    target: str
+    """The tracepoint's or the kernel function's name."""
+    function: str
+    """Of the fragments; for fentry what KFUNC_PROBE makes of the name, see `loader`."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}:{self.target}"
+
+
+class Probe(NamedTuple):
+    """One hook: the first rung that holds is it."""
+
+    required: bool
+    rungs: tuple[Rung, ...]
+
+
+def _raw(tracepoint: str, function: str) -> Probe:
+    return Probe(True, (Rung("raw_tracepoint", tracepoint, function),))
+
+
+PROBES = (
+    _raw("mark_victim", "on_mark_victim"),
+    _raw("signal_generate", "on_signal_generate"),
+    _raw("sched_process_fork", "on_process_fork"),
+    _raw("sched_process_exec", "on_process_exec"),
+    _raw("sched_process_exit", "on_process_exit"),
+    _raw("mm_vmscan_memcg_reclaim_begin", "on_memcg_reclaim_begin"),
+    _raw("mm_vmscan_memcg_reclaim_end", "on_memcg_reclaim_end"),
+    _raw("mm_vmscan_direct_reclaim_begin", "on_direct_reclaim_begin"),
+    _raw("mm_vmscan_direct_reclaim_end", "on_direct_reclaim_end"),
+    Probe(
+        False,
+        (
+            Rung("fentry", "oom_kill_process", "kfunc__oom_kill_process"),
+            Rung("kprobe", "oom_kill_process", "on_oom_kill_process"),
+        ),
+    ),
+)
+
+
+class Hook(NamedTuple):
+    """What became of one hook."""
+
+    name: str
+    """`raw_tracepoint:mark_victim`: the rung that holds, else the last one that was tried."""
+    attached: bool
+    why_not: str | None
+    required: bool

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parent's side of tracing: starts the loader child, owns the descriptors, reads records and counters.
+
+The hooks live for as long as these descriptors do: closing them is all it takes to detach, and the end of
+this process, however it ends, closes them. Knows no record's content.
+"""
+
+import json
+import mmap
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from types import TracebackType
+from typing import IO, NamedTuple
+
+from tracer.errors import LoaderFailed, PermissionDenied
+from tracer.kernel import handover
+from tracer.kernel.handover import Failure, Limits, Report
+from tracer.kernel.maps import Counters, HashMap
+from tracer.kernel.probes import Hook
+from tracer.kernel.ringbuf import RingBuffer
+
+PYTHON = "/usr/bin/python3"
+"""The distribution's: the one whose packages include bcc."""
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+_DEADLINE_S = 120.0
+"""A quarter of a second where it matters; half a minute under emulation with cold caches."""
+
+_LIMITS = Limits()
+
+_FOLDERS = "/tmp"  # noqa: S108 - where the child makes its own, with mkdtemp
+
+_CAP_SYS_ADMIN, _CAP_PERFMON, _CAP_BPF = 21, 38, 39
+
+
+class Reclaim(NamedTuple):
+    """Reclaim so far by the tasks of one memory cgroup, since the hooks were attached."""
+
+    cgroup_id: int
+    memcg_runs: int
+    memcg_stall_ns: int
+    direct_runs: int
+    direct_stall_ns: int
+    reclaimed_pages: int
+
+
+class Session:
+    """Attached hooks. Made by `open_session`; a context manager.
+
+    Args:
+        report: the child's.
+        descriptors: of `handover.MAPS`, then of the links; owned from here on.
+        limits: sizes of the maps.
+        start_to_armed_ns: what it took.
+    """
+
+    def __init__(self, report: Report, descriptors: list[int], limits: Limits, start_to_armed_ns: int) -> None:
+        self.hooks: tuple[Hook, ...] = report.hooks
+        self.start_to_armed_ns = start_to_armed_ns
+        self._descriptors = list(descriptors)
+        events, counters, tree, reclaim = descriptors[: len(handover.MAPS)]
+        self._events_fd = events
+        page_bytes = mmap.PAGESIZE
+        self._ring = RingBuffer(events, max(1, limits.ring_bytes // page_bytes) * page_bytes)
+        self._counters = Counters(counters, handover.COUNTER_SLOTS)
+        self._tree = HashMap(tree, "=I", "=Q")
+        self._reclaim = HashMap(reclaim, "=Q", f"={len(handover.RECLAIM_FIELDS)}Q")
+
+    def fileno(self) -> int:
+        """Readable when there are records."""
+        return self._events_fd
+
+    def records(self) -> Iterator[bytes]:
+        """All records that are there now, as copies, in the kernel's order of reservation."""
+        return self._ring.records()
+
+    def track(self, tgid: int, start_ns: int) -> None:
+        """Puts a process into the tree filter; its children follow by themselves.
+
+        Raises:
+            OSError: the filter is full (E2BIG).
+        """
+        self._tree.update(tgid, (start_ns,))
+
+    def untrack(self, tgid: int) -> None:
+        """Takes a process out of the tree filter, if it is there."""
+        self._tree.delete(tgid)
+
+    def tracked(self) -> dict[int, int]:
+        """The tree filter: tgid to start time."""
+        return {tgid: value[0] for tgid, value in self._tree.items()}
+
+    def drops(self) -> dict[int, int]:
+        """Records that found no room, by kind; only kinds that lost some."""
+        return self._by_kind(handover.DROPPED_AT)
+
+    def sent(self) -> dict[int, int]:
+        """Records that were sent, by kind; only kinds that were."""
+        return self._by_kind(handover.SENT_AT)
+
+    def untracked(self) -> int:
+        """Forks that did not fit into the tree filter."""
+        return self._counters[handover.UNTRACKED_AT]
+
+    def reclaim_lost(self) -> int:
+        """Reclaim runs whose cgroup did not fit into the table."""
+        return self._counters[handover.RECLAIM_LOST_AT]
+
+    def reclaim(self) -> tuple[Reclaim, ...]:
+        """Totals by memory cgroup."""
+        return tuple(Reclaim(cgroup_id, *totals) for cgroup_id, totals in self._reclaim.items())
+
+    def close(self) -> None:
+        """Detaches everything; a second call does nothing."""
+        if not self._descriptors:
+            return
+        self._ring.close()
+        self._counters.close()
+        for descriptor in self._descriptors:
+            os.close(descriptor)
+        self._descriptors = []
+
+    def __enter__(self) -> "Session":  # noqa: PYI034 - typing.Self came with Python 3.11
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _by_kind(self, first: int) -> dict[int, int]:
+        counts = ((kind, self._counters[first + kind]) for kind in range(handover.KIND_SLOTS))
+        return {kind: count for kind, count in counts if count}
+
+
+def open_session(*, events_h_digest: str | None = None, limits: Limits = _LIMITS) -> Session:
+    """Compiles, loads and attaches in a child that is gone when this returns.
+
+    Args:
+        events_h_digest: `handover.digest_of` the header that the caller decodes by.
+        limits: sizes of the maps.
+
+    Raises:
+        PermissionDenied: this process may not load BPF programs.
+        LoaderFailed: at a named stage, with the reason in one line.
+    """
+    began_ns = time.monotonic_ns()
+    if not _may_trace("/proc/self/status"):
+        raise PermissionDenied("cannot load BPF programs", need="root, or CAP_BPF and CAP_PERFMON")
+    report, descriptors = _load(limits)
+    if events_h_digest not in (None, report.digest):
+        _close(descriptors)
+        raise LoaderFailed("handover", "bpf/events.h is not of this version of oomtrace: the installation is mixed")
+    try:
+        return Session(report, descriptors, limits, time.monotonic_ns() - began_ns)
+    except OSError as error:
+        _close(descriptors)
+        raise LoaderFailed("handover", f"cannot map what the loader sent: {error.strerror}") from error
+
+
+def _load(limits: Limits) -> tuple[Report, list[int]]:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    command = [
+        PYTHON, "-I", "-B", os.path.join(_PACKAGE, "kernel", "loader.py"),
+        str(theirs.fileno()), os.path.join(_PACKAGE, "bpf"), json.dumps(limits._asdict()),
+    ]  # fmt: skip
+    # Compiler errors come on stderr, and can be long: a file in memory never blocks the child.
+    with ours, os.fdopen(os.memfd_create("loader-stderr"), "w+b") as stderr:
+        try:
+            child = subprocess.Popen(
+                command,
+                pass_fds=(theirs.fileno(),),
+                env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"},
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=stderr,
+                stderr=stderr,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise LoaderFailed("start", f"cannot run {PYTHON}: {error.strerror}") from error
+        finally:
+            theirs.close()
+        return _receive(ours, child, stderr)
+
+
+def _receive(ours: socket.socket, child: "subprocess.Popen[bytes]", stderr: IO[bytes]) -> tuple[Report, list[int]]:
+    descriptors: list[int] = []
+    try:
+        ours.settimeout(_DEADLINE_S)
+        content, descriptors = handover.receive(ours)
+        child.wait(_DEADLINE_S)
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        _close(descriptors)
+        raise LoaderFailed("handover", str(error) or type(error).__name__) from error
+    except BaseException:
+        _close(descriptors)
+        raise
+    finally:
+        if child.poll() is None:
+            child.kill()
+            child.wait()
+        _clean_up(child.pid)
+    if isinstance(content, Report) and len(descriptors) > len(handover.MAPS):
+        return content, descriptors
+    _close(descriptors)
+    said = _last_words(stderr)
+    if not isinstance(content, Failure):
+        raise LoaderFailed("compile", said or f"it ended without a word, status {child.returncode}")
+    if content.denied:
+        raise PermissionDenied(f"cannot load BPF programs: {content.why}", need="root, or CAP_BPF and CAP_PERFMON")
+    why = " ".join(content.why.split())
+    raise LoaderFailed(content.stage, f"{why} ({said})" if said else why)
+
+
+def _close(descriptors: list[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def _clean_up(pid: int) -> None:
+    """LLVM ends its process with abort() when it is at a loss: then the child cannot clean up itself."""
+    left = [name for name in os.listdir(_FOLDERS) if name.startswith(f"oomtrace-{pid}-")]
+    for folder in (os.path.join(_FOLDERS, name) for name in left):
+        if os.lstat(folder).st_uid == os.geteuid():
+            from shutil import rmtree  # noqa: PLC0415 - hardly ever needed, and never in the resident process
+
+            rmtree(folder, ignore_errors=True)
+
+
+def _last_words(stderr: IO[bytes]) -> str:
+    """One line of what the child said: the first compiler error, else its last line."""
+    stderr.seek(0)
+    lines = [line.strip() for line in stderr.read().decode("utf-8", "backslashreplace").splitlines() if line.strip()]
+    return next((line for line in lines if "error:" in line), lines[-1] if lines else "")
+
+
+def _may_trace(status: str) -> bool:
+    both = 1 << _CAP_BPF | 1 << _CAP_PERFMON
+    with open(status, encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            if line.startswith("CapEff:"):
+                effective = int(line.split()[1], 16)
+                return bool(effective >> _CAP_SYS_ADMIN & 1) or effective & both == both
+    return True
