@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+import os
+
+import pytest
+from hypothesis import given, strategies as st
+
+from tests.strategies import hostile_comms
+from tracer.sources import procfs
+
+
+@pytest.fixture
+def proc(tmp_path):
+    (tmp_path / "7").mkdir()
+    return tmp_path
+
+
+def stat_line(comm: str = "python3") -> bytes:
+    return (
+        b"7 ("
+        + comm.encode("latin-1")
+        + b") S 3 7 5 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 123456 999 88 18446744073709551615\n"
+    )
+
+
+@given(comm=hostile_comms)
+def test_a_stat_line_is_read_whatever_the_process_calls_itself(comm, tmp_path_factory):
+    proc = tmp_path_factory.mktemp("proc")
+    (proc / "7").mkdir()
+    (proc / "7" / "stat").write_bytes(stat_line(comm))
+    stat = procfs.read_stat(str(proc), 7)
+
+    assert stat == procfs.Stat(
+        comm=comm.encode("latin-1").decode("utf-8", "backslashreplace"),
+        state="S", parent_tgid=3, session_id=5, start_tick=123456,
+    )  # fmt: skip
+    assert stat.start_ns == 1_234_560_000_000
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"7 (x", b"7 (x) S 1 2", b")", b"7 (x) S a b c d e f g h i j k l m n o p q r s t"]
+)
+def test_a_stat_line_that_is_cut_is_no_process(proc, content):
+    (proc / "7" / "stat").write_bytes(content)
+
+    assert procfs.read_stat(str(proc), 7) is None
+
+
+def test_a_process_that_is_gone_is_none():
+    assert procfs.read_stat("/proc", 1 << 22) is None
+    assert procfs.read_status("/proc", 1 << 22) is None
+    assert procfs.read_stat("/proc\0", 1) is None
+
+
+def test_status_is_read_in_bytes(proc):
+    (proc / "7" / "status").write_text(
+        "Name:\ta\\nTgid:\t9\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t7\nPid:\t7\nUid:\t1\t2\t3\t4\nNSpid:\t7\t1\n"
+        "RssAnon:\t     100 kB\nRssFile:\t       3 kB\nRssShmem:\t       0 kB\nVmSwap:\t      12 kB\nVmRSS:\tmany kB\n"
+    )
+
+    assert procfs.read_status(str(proc), 7) == procfs.Status(
+        tgid=7, uid=2, state="S", ns_pids=(7, 1), rss_anon_bytes=102400, rss_file_bytes=3072, rss_shmem_bytes=0,
+        swap_bytes=12288,
+    )  # fmt: skip
+
+
+def test_a_zombie_has_no_memory(proc):
+    (proc / "7" / "status").write_text("Name:\tx\nState:\tZ (zombie)\nTgid:\t7\n")
+
+    assert procfs.read_status(str(proc), 7) == procfs.Status(tgid=7, state="Z")
+
+
+@given(st.binary(max_size=200))
+def test_no_content_makes_a_reader_fail(tmp_path_factory, content):
+    proc = tmp_path_factory.mktemp("proc")
+    (proc / "7").mkdir()
+    for name in ("stat", "status"):
+        (proc / "7" / name).write_bytes(content)
+
+    assert procfs.read_stat(str(proc), 7) is None or b")" in content
+    procfs.read_status(str(proc), 7)
+    procfs.read_keys(str(proc / "7" / "status"))
+
+
+def test_keys_with_and_without_a_unit(tmp_path):
+    (tmp_path / "keys").write_text(
+        "MemTotal:  10 kB\nHugePages_Total: 3\noom_kill 4\nflat\nbad x\nnegative -1\nlong 1 2 3\n"
+    )
+
+    assert procfs.read_keys(str(tmp_path / "keys")) == {"MemTotal": 10240, "HugePages_Total": 3, "oom_kill": 4}
+    assert procfs.read_keys(str(tmp_path / "none")) is None
+
+
+def test_a_read_is_bounded_and_a_fifo_does_not_block(tmp_path):
+    (tmp_path / "large").write_bytes(b"x" * 1000)
+    os.mkfifo(tmp_path / "fifo")
+
+    assert procfs.read_bytes(str(tmp_path / "large"), 10) == b"x" * 10
+    assert procfs.read_bytes(str(tmp_path / "fifo")) == b""
+    assert procfs.read_bytes(str(tmp_path)) is None
+
+
+def test_the_own_process_agrees_with_itself():
+    stat, status = procfs.read_stat("/proc", os.getpid()), procfs.read_status("/proc", os.getpid())
+
+    assert stat is not None
+    assert status is not None
+    assert (stat.parent_tgid, stat.session_id) == (os.getppid(), os.getsid(0))
+    assert (status.tgid, status.uid) == (os.getpid(), os.geteuid())
+    assert status.rss_anon_bytes is not None
+    assert status.rss_anon_bytes > 1 << 20

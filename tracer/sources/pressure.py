@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The machine's memory: /proc/meminfo, /proc/pressure/memory and the OOM counter of /proc/vmstat."""
+
+import re
+import time
+from collections.abc import Callable
+
+from tracer.events import PressureSample, VmstatSample
+from tracer.sources.procfs import read_bytes, read_keys
+
+_PSI = re.compile(rb"^(some|full) avg10=(\d{1,3}\.\d{1,4}) .*total=(\d{1,18})$", re.MULTILINE)
+
+
+def read_pressure(proc_root: str = "/proc", *, clock: Callable[[], int] = time.monotonic_ns) -> PressureSample:
+    """The machine now. A kernel without PSI, or with it switched off, leaves those fields `None`."""
+    meminfo = read_keys(f"{proc_root}/meminfo") or {}
+    averages: dict[str, float] = {}
+    totals: dict[str, int] = {}
+    for who, average, total in _PSI.findall(read_bytes(f"{proc_root}/pressure/memory") or b""):
+        averages[who.decode()], totals[who.decode()] = float(average), int(total)
+    return PressureSample(
+        ts_ns=clock(),
+        source="pressure",
+        mem_total_bytes=meminfo.get("MemTotal"),
+        mem_available_bytes=meminfo.get("MemAvailable"),
+        mem_free_bytes=meminfo.get("MemFree"),
+        shmem_bytes=meminfo.get("Shmem"),
+        swap_total_bytes=meminfo.get("SwapTotal"),
+        swap_free_bytes=meminfo.get("SwapFree"),
+        psi_some_avg10=averages.get("some"),
+        psi_full_avg10=averages.get("full"),
+        psi_some_total_us=totals.get("some"),
+        psi_full_total_us=totals.get("full"),
+    )
+
+
+def read_vmstat(proc_root: str = "/proc", *, clock: Callable[[], int] = time.monotonic_ns) -> VmstatSample | None:
+    """How many OOM kills the machine has had; `None`: a kernel older than 4.13 does not count them."""
+    oom_kill = (read_keys(f"{proc_root}/vmstat") or {}).get("oom_kill")
+    return None if oom_kill is None else VmstatSample(ts_ns=clock(), source="pressure", oom_kill=oom_kill)

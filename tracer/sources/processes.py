@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes to events: what is known of one at first sight, its memory, its children.
+
+psutil gives the tree, the command line and the environment; its errors and its empty values for "not
+readable" become `None` here. A pid may vanish or be taken by another process between any two reads:
+the start tick is read before and after, and an answer that is not of one process is not given.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import psutil
+
+from tracer.events import ProcessSample, ProcessSeen, process_id
+from tracer.sources.cgroups import CgroupSource
+from tracer.sources.environ_names import allowed
+from tracer.sources.masking import mask_arguments
+from tracer.sources.procfs import Stat, Status, read_stat, read_status, text_of
+
+T = TypeVar("T")
+
+
+class ProcessSource:
+    """Reads /proc. Holds no state about processes."""
+
+    def __init__(
+        self,
+        proc_root: str = "/proc",
+        *,
+        cgroups: CgroupSource | None = None,
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._proc_root = proc_root
+        self._cgroups = CgroupSource(proc_root=proc_root) if cgroups is None else cgroups
+        self._clock = clock
+
+    def start_ns(self, tgid: int) -> int | None:
+        """When it started, by CLOCK_BOOTTIME floored to a tick; `None`: there is no such process."""
+        stat = read_stat(self._proc_root, tgid)
+        return None if stat is None else stat.start_ns
+
+    def seen(self, tgid: int) -> ProcessSeen | None:
+        """All that dies with the process. **Slow**: the kernel takes the process's own memory lock for it."""
+        before = read_stat(self._proc_root, tgid)
+        status = read_status(self._proc_root, tgid)
+        if before is None or status is None or status.tgid != tgid:
+            return None  # gone, or a thread: those have no identity of their own
+        cmdline, environ, exe = self._command(tgid)
+        cgroup = self._cgroups.memory_cgroup_of(tgid)
+        cgroup_id = None if cgroup is None else self._cgroups.cgroup_id(cgroup)
+        after = read_stat(self._proc_root, tgid)
+        if after is None or after.start_tick != before.start_tick:
+            return None
+        return ProcessSeen(
+            ts_ns=self._clock(),
+            source="proc",
+            start_ns=after.start_ns,
+            tgid=tgid,
+            parent_tgid=after.parent_tgid,
+            comm=after.comm,
+            cmdline=cmdline,
+            environ=environ,
+            exe=exe,
+            uid=status.uid,
+            session_id=after.session_id,
+            ns_pids=status.ns_pids,
+            cgroup=None if cgroup is None else text_of(os.fsencode(cgroup)),
+            cgroup_id=cgroup_id,
+        )
+
+    def sample(self, tgid: int, start_ns: int) -> ProcessSample | None:
+        """Its memory now; cheap. `None`: this very process is gone. A zombie has a state and no memory."""
+        status = read_status(self._proc_root, tgid)
+        stat = read_stat(self._proc_root, tgid)
+        if status is None or stat is None or process_id(tgid, stat.start_ns) != process_id(tgid, start_ns):
+            return None
+        return _sample(status, stat, tgid, self._clock())
+
+    def children(self, tgid: int) -> list[int]:
+        """Its direct children, in no order; empty when it is gone."""
+        return self._psutil(tgid, lambda process: [child.pid for child in process.children()]) or []
+
+    def descendants(self, tgid: int) -> list[int]:
+        """All below it that have a living line of parents up to it."""
+        return self._psutil(tgid, lambda process: [child.pid for child in process.children(recursive=True)]) or []
+
+    def _command(self, tgid: int) -> tuple[tuple[str, ...] | None, dict[str, str] | None, str | None]:
+        arguments = self._psutil(tgid, lambda process: process.cmdline())
+        environ = self._psutil(tgid, lambda process: process.environ())
+        exe = self._psutil(tgid, lambda process: process.exe())
+        return (
+            # A program without a single argument cannot be told from one whose arguments are not readable.
+            mask_arguments(map(_printable, arguments)) if arguments else None,
+            None if environ is None else {name: _printable(value) for name, value in allowed(environ).items()},
+            _printable(exe) if exe else None,
+        )
+
+    def _psutil(self, tgid: int, ask: Callable[[psutil.Process], T]) -> T | None:
+        psutil.PROCFS_PATH = self._proc_root  # its own way to inject the root: a module's variable
+        try:
+            return ask(psutil.Process(tgid))
+        except (psutil.Error, OSError, ValueError, RuntimeError, IndexError):
+            return None
+
+
+def _sample(status: Status, stat: Stat, tgid: int, now_ns: int) -> ProcessSample:
+    return ProcessSample(
+        ts_ns=now_ns,
+        source="proc",
+        start_ns=stat.start_ns,
+        tgid=tgid,
+        comm=stat.comm,
+        rss_anon_bytes=status.rss_anon_bytes,
+        rss_file_bytes=status.rss_file_bytes,
+        rss_shmem_bytes=status.rss_shmem_bytes,
+        swap_bytes=status.swap_bytes,
+        state=status.state,
+    )
+
+
+def _printable(text: str) -> str:
+    return text_of(os.fsencode(text))

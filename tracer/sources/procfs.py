@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small reader of /proc for what psutil does not give: start ticks, NSpid, one pass over status.
+
+Every read is of a process that may vanish or be replaced at any moment: that is `None`, never an error.
+"""
+
+import os
+from dataclasses import dataclass
+
+from tracer.units import KIB, TICK_NS
+
+_FILE_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Stat:
+    """/proc/PID/stat."""
+
+    comm: str
+    state: str
+    parent_tgid: int
+    session_id: int
+    start_tick: int
+
+    @property
+    def start_ns(self) -> int:
+        """CLOCK_BOOTTIME, floored to a tick."""
+        return self.start_tick * TICK_NS
+
+
+@dataclass(frozen=True)
+class Status:
+    """/proc/PID/status; a zombie and a kernel thread have no memory lines."""
+
+    tgid: int | None = None
+    uid: int | None = None
+    """Effective."""
+    state: str | None = None
+    ns_pids: tuple[int, ...] | None = None
+    rss_anon_bytes: int | None = None
+    rss_file_bytes: int | None = None
+    rss_shmem_bytes: int | None = None
+    swap_bytes: int | None = None
+
+
+def read_bytes(path: str, limit_bytes: int = _FILE_BYTES) -> bytes | None:
+    """The file's first bytes; `None`: not there, not readable, gone meanwhile."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (OSError, ValueError):
+        return None
+    try:
+        parts = []
+        while limit_bytes > 0:
+            part = os.read(fd, limit_bytes)
+            if not part:
+                break
+            parts.append(part)
+            limit_bytes -= len(part)
+        return b"".join(parts)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+
+
+def text_of(raw: bytes) -> str:
+    """Bytes from outside as text that can be shown and stored; as `tracer.wire` decodes a comm."""
+    return raw.decode("utf-8", "backslashreplace")
+
+
+def read_stat(proc_root: str, pid: int) -> Stat | None:
+    """The line of /proc/PID/stat. comm may hold spaces and parentheses: it ends at the last one."""
+    raw = read_bytes(f"{proc_root}/{pid}/stat")
+    if raw is None:
+        return None
+    head, _, rest = raw.rpartition(b")")
+    fields = rest.split()
+    try:
+        return Stat(
+            comm=text_of(head[head.index(b"(") + 1 :]),
+            state=text_of(fields[0]),
+            parent_tgid=int(fields[1]),
+            session_id=int(fields[3]),
+            start_tick=int(fields[19]),
+        )
+    except (ValueError, IndexError):
+        return None
+
+
+def read_status(proc_root: str, pid: int) -> Status | None:
+    """The lines of /proc/PID/status that matter here. No name can pose as a line: its newlines are escaped."""
+    raw = read_bytes(f"{proc_root}/{pid}/status")
+    if not raw:
+        return None
+    lines: dict[bytes, list[bytes]] = {}
+    for line in raw.split(b"\n"):
+        key, colon, value = line.partition(b":")
+        if colon:
+            lines.setdefault(key, value.split())
+    ns_pids = tuple(number for number in map(_int, lines.get(b"NSpid", ())) if number is not None)
+    state = _word(lines, b"State")
+    return Status(
+        tgid=_int(_word(lines, b"Tgid")),
+        uid=_int(_word(lines, b"Uid", 1)),
+        state=None if state is None else text_of(state[:1]),
+        ns_pids=ns_pids or None,
+        rss_anon_bytes=_kib(_word(lines, b"RssAnon")),
+        rss_file_bytes=_kib(_word(lines, b"RssFile")),
+        rss_shmem_bytes=_kib(_word(lines, b"RssShmem")),
+        swap_bytes=_kib(_word(lines, b"VmSwap")),
+    )
+
+
+def read_keys(path: str) -> dict[str, int] | None:
+    """A file of `KEY VALUE` or `KEY: VALUE kB` lines; kB become bytes. `None`: not readable."""
+    raw = read_bytes(path)
+    if raw is None:
+        return None
+    keys: dict[str, int] = {}
+    for line in raw.split(b"\n"):
+        parts = line.split()
+        number = _int(parts[1]) if len(parts) in (2, 3) else None
+        if number is not None:
+            keys[text_of(parts[0].rstrip(b":"))] = number * KIB if parts[2:] == [b"kB"] else number
+    return keys
+
+
+def _word(lines: dict[bytes, list[bytes]], key: bytes, place: int = 0) -> bytes | None:
+    words = lines.get(key, [])
+    return words[place] if len(words) > place else None
+
+
+def _int(word: bytes | None) -> int | None:
+    return int(word) if word is not None and word.isdigit() and len(word) < 20 else None
+
+
+def _kib(word: bytes | None) -> int | None:
+    number = _int(word)
+    return None if number is None else number * KIB
