@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process tree of the job, as a pure fold of events. It knows who descends from whom, not what that means."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from tracer.events import (
+    AnyEvent,
+    JobEnded,
+    JobStarted,
+    OomMark,
+    ProcessExeced,
+    ProcessExited,
+    ProcessForked,
+    ProcessGone,
+    ProcessId,
+    ProcessSample,
+    ProcessSeen,
+    SignalSent,
+    process_id,
+)
+
+MAX_DEPTH = 4096
+"""Deeper chains of forks than this are no training job but a fork bomb; walking stops here."""
+
+
+class Member(msgspec.Struct, frozen=True, kw_only=True):
+    """One process that the events speak of, and all that they say about its life. Lists are in time order."""
+
+    id: ProcessId
+    start_ns: int
+    """As exact as any source knew it."""
+    fork: ProcessForked | None = None
+    execs: tuple[ProcessExeced, ...] = ()
+    seen: tuple[ProcessSeen, ...] = ()
+    samples: tuple[ProcessSample, ...] = ()
+    comms: tuple[str, ...] = ()
+    """Every name it was seen with, first to last."""
+    exit: ProcessExited | None = None
+    gone: ProcessGone | None = None
+    ended: JobEnded | None = None
+    """The root only: what `waitpid` said."""
+    children: tuple[ProcessId, ...] = ()
+    """In fork order."""
+    claimed: bool = False
+    """The kernel's tree filter had it, whether or not its forks were all recorded."""
+
+    @property
+    def parent(self) -> ProcessId | None:
+        """Who forked it, where that was recorded."""
+        return process_id(self.fork.parent_tgid, self.fork.parent_start_ns) if self.fork else None
+
+    @property
+    def comm(self) -> str | None:
+        """Its last known name."""
+        return self.comms[-1] if self.comms else None
+
+    @property
+    def end_ns(self) -> int | None:
+        """When it ended, or was found to be gone."""
+        last = self.exit or self.gone
+        return last.ts_ns if last else None
+
+
+class Tree:
+    """All processes that the events speak of; `members` descend from the job's root by recorded forks."""
+
+    def __init__(self, root: JobStarted | None, processes: Mapping[ProcessId, Member]) -> None:
+        self.root_event = root
+        self.root = process_id(root.tgid, root.start_ns) if root else None
+        self.processes = processes
+        self.members: Mapping[ProcessId, Member] = {p.id: p for p in self._descendants()}
+
+    @classmethod
+    def of(cls, events: Iterable[AnyEvent]) -> "Tree":
+        """Fold events, which are in time order; the kernel's own order of arrival does not matter."""
+        lives: dict[ProcessId, _Life] = {}
+        root: JobStarted | None = None
+        for event in events:
+            if isinstance(event, JobStarted) and root is None:
+                root = event
+            if isinstance(event, _ABOUT_A_PROCESS):
+                lives.setdefault(process_id(event.tgid, event.start_ns), _Life()).take(event)
+        children: dict[ProcessId, list[ProcessId]] = {}
+        for identity, life in lives.items():
+            if life.fork is not None:
+                parent = process_id(life.fork.parent_tgid, life.fork.parent_start_ns)
+                children.setdefault(parent, []).append(identity)
+        frozen = {identity: life.freeze(identity, children.get(identity, ())) for identity, life in lives.items()}
+        return cls(root, frozen)
+
+    def chain(self, identity: ProcessId) -> tuple[Member, ...] | None:
+        """From the root down to the process; `None` when it does not descend from the root by recorded forks."""
+        if identity not in self.members:
+            return None
+        line = [self.members[identity]]
+        while line[-1].id != self.root and len(line) < MAX_DEPTH:
+            parent = line[-1].parent
+            if parent is None or parent not in self.members:
+                return None
+            line.append(self.members[parent])
+        return tuple(reversed(line))
+
+    def is_ancestor(self, ancestor: ProcessId, identity: ProcessId) -> bool:
+        """Whether `ancestor` stands above the process within the tree."""
+        chain = self.chain(identity) or ()
+        return any(member.id == ancestor for member in chain[:-1])
+
+    def alive_at(self, tgid: int, ts_ns: int) -> Member | None:
+        """The member with this pid at this moment, if that is certain; for sources that know a pid only."""
+        found = [
+            m
+            for m in self.members.values()
+            if m.id.tgid == tgid
+            and (m.fork is None or m.fork.ts_ns <= ts_ns)
+            and (m.end_ns is None or ts_ns <= m.end_ns + _LOG_LAG_NS)
+        ]
+        return found[0] if len(found) == 1 else None
+
+    def _descendants(self) -> Iterator[Member]:
+        if self.root is None:
+            return
+        waiting, met = [self.root], set()
+        while waiting:
+            identity = waiting.pop()
+            member = self.processes.get(identity)
+            if member is None or identity in met:
+                continue
+            met.add(identity)
+            yield member
+            waiting.extend(reversed(member.children))
+
+
+_LOG_LAG_NS = 5_000_000_000
+"""A log line about a process may carry a stamp this much after its exit: printk waits for slow consoles."""
+
+
+_ABOUT_A_PROCESS = (
+    ProcessForked,
+    ProcessExeced,
+    ProcessExited,
+    ProcessSeen,
+    ProcessSample,
+    ProcessGone,
+    OomMark,
+    SignalSent,
+    JobStarted,
+    JobEnded,
+)
+
+
+@dataclass
+class _Life:
+    """A `Member` in the making."""
+
+    start_ns: int = 0
+    fork: ProcessForked | None = None
+    execs: list[ProcessExeced] = field(default_factory=list)
+    seen: list[ProcessSeen] = field(default_factory=list)
+    samples: list[ProcessSample] = field(default_factory=list)
+    comms: list[str] = field(default_factory=list)
+    exit: ProcessExited | None = None
+    gone: ProcessGone | None = None
+    ended: JobEnded | None = None
+    claimed: bool = False
+
+    def take(self, event: AnyEvent) -> None:
+        # A start time from the kernel is exact, one from /proc is floored to a tick: the larger is the exact one.
+        self.start_ns = max(self.start_ns, getattr(event, "start_ns", 0))
+        comm: str | None = getattr(event, "comm", None)
+        if comm is not None and comm not in self.comms[-1:]:
+            self.comms.append(comm)
+        match event:
+            case ProcessForked():
+                self.fork, self.claimed = self.fork or event, True
+            case ProcessExeced():
+                self.execs.append(event)
+                self.claimed = True
+            case ProcessSeen():
+                self.seen.append(event)
+            case ProcessSample():
+                self.samples.append(event)
+            case ProcessExited():
+                self.exit, self.claimed = self.exit or event, self.claimed or bool(event.in_tree)
+            case SignalSent():
+                self.claimed = self.claimed or bool(event.in_tree)
+            case ProcessGone():
+                self.gone = self.gone or event
+            case JobEnded():
+                self.ended = self.ended or event
+            case _:
+                pass
+
+    def freeze(self, identity: ProcessId, children: Sequence[ProcessId]) -> Member:
+        return Member(
+            id=identity,
+            start_ns=self.start_ns,
+            fork=self.fork,
+            execs=tuple(self.execs),
+            seen=tuple(self.seen),
+            samples=tuple(self.samples),
+            comms=tuple(self.comms),
+            exit=self.exit,
+            gone=self.gone,
+            ended=self.ended,
+            children=tuple(children),
+            claimed=self.claimed,
+        )
