@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How each process of the job ended, and which signal did it where one did."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tracer.attribution.tree import Member
+from tracer.events import JobEnded, ProcessExited, ProcessId, SignalSent, process_id
+from tracer.verdict.kills import DELIVERED
+from tracer.verdict.story import Story
+
+SIGNAL_NAMES = {
+    1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
+    9: "SIGKILL", 10: "SIGUSR1", 11: "SIGSEGV", 12: "SIGUSR2", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM",
+    24: "SIGXCPU", 25: "SIGXFSZ", 31: "SIGSYS",
+}  # fmt: skip
+"""x86-64 and arm64 numbers (include/uapi/asm-generic/signal.h)."""
+CRASH_SIGNALS = frozenset({4, 5, 6, 7, 8, 11, 31})
+SIGTERM = 15
+
+
+class Death(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of one process of the job."""
+
+    id: ProcessId
+    at_ns: int
+    signal: int
+    """That ended it; 0: it exited by itself."""
+    code: int
+    exit: ProcessExited | None = None
+    ended: JobEnded | None = None
+    by: SignalSent | None = None
+    """The first delivered signal of that number before its end, where it was seen."""
+    terminated: SignalSent | None = None
+    """The first SIGTERM that was delivered to it, whether or not it died of that."""
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.signal or self.code)
+
+    @property
+    def status(self) -> str:
+        """`signal 9 (SIGKILL)` or `exit 1`."""
+        return f"signal {self.signal} ({signal_name(self.signal)})" if self.signal else f"exit {self.code}"
+
+    @property
+    def evidence(self) -> tuple[int, ...]:
+        return tuple(e.seq for e in (self.by, self.exit, self.ended) if e is not None)
+
+
+def signal_name(number: int) -> str:
+    """`SIGKILL`; `signal 34` for one without a name of its own."""
+    return SIGNAL_NAMES.get(number, f"signal {number}")
+
+
+def find_deaths(story: Story) -> tuple[Death, ...]:
+    """The ends of all processes of the job that were seen, in time order. One that vanished is not among them."""
+    signals: dict[ProcessId, list[SignalSent]] = {}
+    for signal in story.of(SignalSent):
+        signals.setdefault(process_id(signal.tgid, signal.start_ns), []).append(signal)
+    found = []
+    for member in story.tree.processes.values():
+        if not (member.id in story.tree.members or member.claimed):
+            continue
+        status = member.exit.status if member.exit else member.ended.status if member.ended else None
+        if status is None:
+            continue
+        found.append(_death(member, status, signals.get(member.id, ())))
+    return tuple(sorted(found, key=lambda d: (d.at_ns, d.id)))
+
+
+def _death(member: Member, status: int, signals: Sequence[SignalSent]) -> Death:
+    number = status & 0x7F
+    ends = [e.ts_ns for e in (member.exit, member.ended) if e is not None]
+    at_ns = ends[0]
+    delivered = [s for s in signals if s.result == DELIVERED and s.ts_ns <= at_ns]
+    return Death(
+        id=member.id,
+        at_ns=at_ns,
+        signal=number,
+        code=(status >> 8) & 0xFF if not number else 0,
+        exit=member.exit,
+        ended=member.ended,
+        by=next((s for s in delivered if s.signal == number), None) if number else None,
+        terminated=next((s for s in delivered if s.signal == SIGTERM), None),
+    )

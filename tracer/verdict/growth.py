@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose memory grew: each process's unreclaimable memory over time, and the culprit where one stands out.
+
+Unreclaimable is anonymous + shared + swapped. Pages that a fork shares by copy-on-write count in each
+process, so growth is measured against what a process began with, and never as a share of a total.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tracer.attribution.tree import Member
+from tracer.events import ProcessId, ProcessSample
+from tracer.units import MIB, NS_PER_S, format_bytes, format_duration
+from tracer.verdict.kills import Kill
+from tracer.verdict.model import Culprit, Series
+from tracer.verdict.people import describe
+from tracer.verdict.story import Story
+
+WINDOW_NS = 300 * NS_PER_S
+MIN_GROWTH_BYTES = 8 * MIB
+CULPRIT_SHARE = 0.6
+"""Of all growth in the window. Chosen for "no doubt", not fitted: below it nobody is named."""
+SERIES_POINTS = 24
+
+
+class Growth(msgspec.Struct, frozen=True, kw_only=True):
+    """One process over the window before a moment."""
+
+    id: ProcessId
+    first_ns: int
+    last_ns: int
+    first_bytes: int
+    last_bytes: int
+    points: tuple[tuple[int, int], ...]
+    """(ts_ns, bytes), in time order."""
+
+    @property
+    def grown_bytes(self) -> int:
+        return self.last_bytes - self.first_bytes
+
+    @property
+    def rate_bytes_per_s(self) -> float | None:
+        """Mean over the span; `None` where it is too short to mean anything."""
+        span_ns = self.last_ns - self.first_ns
+        return self.grown_bytes * NS_PER_S / span_ns if span_ns >= NS_PER_S // 10 else None
+
+    def series(self) -> Series:
+        """Evenly spaced for a sparkline: the last value known at each step."""
+        return resample(self.points, self.first_ns, self.last_ns)
+
+
+def unreclaimable_bytes(sample: ProcessSample) -> int | None:
+    """Anonymous + shared + swap; `None` where the sample has no anonymous memory."""
+    if sample.rss_anon_bytes is None:
+        return None
+    return sample.rss_anon_bytes + (sample.rss_shmem_bytes or 0) + (sample.swap_bytes or 0)
+
+
+def growths(story: Story, until_ns: int, kills: Sequence[Kill] = ()) -> tuple[Growth, ...]:
+    """All processes of the job that lived in the window before `until_ns`, most grown first.
+
+    Args:
+        kills: their marks give the last value of a victim exactly.
+    """
+    from_ns = max(until_ns - WINDOW_NS, story.job.ts_ns if story.job else 0)
+    by_id = {kill.id: kill for kill in kills}
+    found = [_growth(m, from_ns, until_ns, by_id.get(m.id)) for m in story.tree.members.values()]
+    return tuple(sorted((g for g in found if g is not None), key=lambda g: (-g.grown_bytes, g.id)))
+
+
+def culprit(story: Story, found: Sequence[Growth]) -> Culprit | None:
+    """The one process whose growth outweighs that of all others; `None` where none does."""
+    growing = [g for g in found if g.grown_bytes > 0]
+    total = sum(g.grown_bytes for g in growing)
+    if not growing or growing[0].grown_bytes < max(MIN_GROWTH_BYTES, CULPRIT_SHARE * total):
+        return None
+    top = growing[0]
+    others = total - top.grown_bytes
+    span = format_duration(top.last_ns - top.first_ns)
+    why = f"{format_bytes(top.grown_bytes)} more in {span}"
+    if len(found) > 1:
+        why += f"; the other {len(found) - 1} processes of the job together {format_bytes(others)}"
+    return Culprit(pid=top.id.tgid, why=why, who=describe(story, top.id))
+
+
+def resample(points: Sequence[tuple[int, int]], first_ns: int, last_ns: int, count: int = SERIES_POINTS) -> Series:
+    """The last value known at each of `count` evenly spaced moments."""
+    values: list[int | None] = []
+    place, current = 0, None
+    for step in range(count):
+        moment = first_ns + (last_ns - first_ns) * step // max(count - 1, 1)
+        while place < len(points) and points[place][0] <= moment:
+            current = points[place][1]
+            place += 1
+        values.append(current)
+    return Series(values_bytes=tuple(values), first_ns=first_ns, last_ns=last_ns)
+
+
+def _growth(member: Member, from_ns: int, until_ns: int, kill: Kill | None) -> Growth | None:
+    if member.end_ns is not None and member.end_ns < from_ns:
+        return None
+    points: list[tuple[int, int]] = []
+    # An exec throws the inherited memory away: what counts begins after it.
+    born_ns = max([from_ns, *(e.ts_ns for e in member.execs if e.ts_ns <= until_ns)])
+    if member.fork is not None and not member.execs and member.fork.ts_ns >= from_ns:
+        points.append((member.fork.ts_ns, member.fork.anon_rss_bytes))
+    for sample in member.samples:
+        value = unreclaimable_bytes(sample)
+        if value is not None and born_ns <= sample.ts_ns <= until_ns:
+            points.append((sample.ts_ns, value))
+    if kill is not None and kill.mark is not None:
+        mark = kill.mark
+        points.append((kill.at_ns, mark.anon_rss_bytes + mark.shmem_rss_bytes + mark.swap_bytes))
+    if not points:
+        return None
+    first, last = points[0], points[-1]
+    return Growth(
+        id=member.id,
+        first_ns=first[0],
+        last_ns=last[0],
+        first_bytes=first[1],
+        last_bytes=last[1],
+        points=tuple(points),
+    )

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the rules share: all facts of a case in one value, findings, and how links add up to a strength."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from tracer.events import ProcessId
+from tracer.verdict.deaths import Death, find_deaths
+from tracer.verdict.kills import Kills, find_kills
+from tracer.verdict.model import Incident, Link, Strength
+from tracer.verdict.people import lineage
+from tracer.verdict.story import Story
+
+
+class Case:
+    """The story with the joins that every rule needs, made once."""
+
+    def __init__(self, story: Story) -> None:
+        self.story = story
+        self.kills: Kills = find_kills(story)
+        self.deaths: tuple[Death, ...] = find_deaths(story)
+        self._by_id = {death.id: death for death in self.deaths}
+
+    def death(self, identity: ProcessId) -> Death | None:
+        """How this process ended, if that was seen."""
+        return self._by_id.get(identity)
+
+    @property
+    def root_death(self) -> Death | None:
+        """How the job ended as its parent saw it."""
+        return self.death(self.story.tree.root) if self.story.tree.root else None
+
+    def was_dying(self, identity: ProcessId) -> bool:
+        """Whether the OOM killer marked it when it was dying already."""
+        return any(mark.id == identity for mark in self.kills.dying)
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """An incident with what ranking it needs."""
+
+    at_ns: int
+    ids: tuple[ProcessId, ...]
+    """The processes that it is about, the first being the victim."""
+    incident: Incident
+    kind: Literal["oom", "death", "inside", "end"]
+    """oom: by the kernel for want of memory; death: by a signal from elsewhere, or a crash;
+    inside: by a signal from another process of the job, which may be mere tidying up; end: of the job itself."""
+
+
+def strength(links: Sequence[Link], doubts: Sequence[str]) -> Strength:
+    """Proved only with links 1 to 4 present and nothing lost; a missing one or a doubt: likely; more: possible."""
+    needed = [link.status for link in links if link.link <= 4]
+    missing = sum(status != "present" for status in needed)
+    if len(needed) == 4 and missing == 0 and not doubts:
+        return "proved"
+    if "absent" in needed or missing > 1:
+        return "possible"
+    return "likely"
+
+
+def doubt_caveats(doubts: Sequence[str]) -> tuple[str, ...]:
+    """Doubts as caveats."""
+    return tuple(f"Not proved: {doubt}." for doubt in doubts)
+
+
+def belongs(story: Story, identity: ProcessId, name: str = "it is yours") -> Link:
+    """Link 3: its place in the tree as recorded at fork."""
+    line = lineage(story, identity)
+    member = story.tree.processes.get(identity)
+    evidence = tuple(
+        e.seq for m in (story.tree.chain(identity) or ()) for e in (m.fork, m.seen[-1] if m.seen else None) if e
+    )
+    if line is not None:
+        if identity == story.tree.root:
+            line += " (the job itself)"
+        return Link(link=3, name=name, status="present", statement=line, evidence=evidence)
+    if member is not None and member.claimed:
+        statement = "the kernel's tree filter had it, but its line of forks from the job was not recorded in full"
+        return Link(link=3, name=name, status="not_observed", statement=statement)
+    return Link(link=3, name=name, status="absent", statement="it does not descend from the job")

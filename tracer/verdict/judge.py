@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From events to a report: run the rules in a written order, pick what started the failure, the rest is collateral."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from tracer.events import AnyEvent, ProcessId, process_id
+from tracer.units import NS_PER_S, format_duration
+from tracer.verdict import people
+from tracer.verdict.deaths import Death
+from tracer.verdict.incident import Case, Finding
+from tracer.verdict.model import Collateral, Job, Report, Verdict
+from tracer.verdict.rules import exited, host_oom, signals
+from tracer.verdict.story import Story
+from tracer.verdict.timeline import build
+
+TRAINING_ROLES = frozenset({"launcher", "rank", "dataloader_worker"})
+TEARDOWN_NS = 5 * NS_PER_S
+"""A kernel SIGKILL this soon after its ancestor was killed is the teardown that follows."""
+MAX_COLLATERAL = 200
+
+
+def judge(events: Iterable[AnyEvent], *, recording: str | None = None) -> Report:
+    """The verdict over one recording, however its events are ordered.
+
+    Args:
+        events: all of one recording; live and replay give the same.
+        recording: its path, for the report alone.
+    """
+    case = Case(Story(events))
+    end = exited.find(case)
+    findings = sorted([*host_oom.find(case), *signals.find(case)], key=lambda f: (f.at_ns, f.ids))
+    primary = _primary(case, findings, end)
+    collateral, downed = _collateral(case, primary)
+    # What went down because of the primary incident is told there, not as an incident of its own.
+    others = [
+        f
+        for f in findings
+        if f is not primary and f.kind in {"oom", "death"} and not set(f.ids) <= downed | set(primary.ids)
+    ]
+    told = msgspec.structs.replace(
+        primary, incident=msgspec.structs.replace(primary.incident, collateral=tuple(collateral))
+    )
+    ordered = sorted([told, *others], key=lambda f: (f.at_ns, f.ids))
+    verdict = Verdict(
+        primary=ordered.index(told),
+        incidents=tuple(f.incident for f in ordered),
+        job=_job(case),
+        caveats=_caveats(case, ordered),
+    )
+    return Report(verdict=verdict, timeline=build(case, told, downed), recording=recording)
+
+
+def _primary(case: Case, findings: Sequence[Finding], end: Finding) -> Finding:
+    """What started the failure: the earliest that matters, never mere tidying up within the job."""
+    ooms = [f for f in findings if f.kind == "oom"]
+    deaths = [f for f in findings if f.kind == "death"]
+    failed = case.root_death is None or case.root_death.failed
+    if not failed:
+        # The job came through: a kill of one of its processes is still what is asked about.
+        return ooms[0] if ooms else end
+    weighty = [f for f in (*ooms, *deaths) if f.kind == "oom" or _matters(case, f)]
+    if weighty:
+        return min(weighty, key=lambda f: (f.at_ns, f.ids))
+    if case.root_death is None:
+        return min(deaths, key=lambda f: (f.at_ns, f.ids), default=end)
+    own = next((f for f in findings if f.kind == "inside" and f.ids[0] == case.root_death.id), None)
+    return own or end
+
+
+def _matters(case: Case, finding: Finding) -> bool:
+    """Whether the job can have failed of this: its root, or a process with a part in the training."""
+    identity = finding.ids[0]
+    role = case.story.roles.get(identity)
+    return identity == case.story.tree.root or (role is not None and role.name in TRAINING_ROLES)
+
+
+def _collateral(case: Case, primary: Finding) -> tuple[list[Collateral], set[ProcessId]]:
+    """Processes that went down after the primary incident and because of it, in time order."""
+    if primary.kind == "end":
+        return [], set()
+    told: list[Collateral] = []
+    downed: set[ProcessId] = set()
+    for death in case.deaths:
+        if death.id in primary.ids or death.at_ns < primary.at_ns or case.kills.of(death.id) is not None:
+            continue
+        how = _how_downed(case, primary, death)
+        if how is not None:
+            downed.add(death.id)
+            if len(told) < MAX_COLLATERAL:
+                after = format_duration(death.at_ns - primary.at_ns)
+                told.append(
+                    Collateral(pid=death.id.tgid, how=f"{people.short(case.story, death.id)}: {how}, {after} later")
+                )
+    return told, downed
+
+
+def _how_downed(case: Case, primary: Finding, death: Death) -> str | None:
+    story, victim = case.story, primary.ids[0]
+    if death.by is not None and death.signal:
+        sent_by = people.sender(story, death.by)
+        if sent_by.kind in {"launcher", "job"}:
+            return f"{death.status} from {people.short(story, _sender_id(death))}"
+        if sent_by.kind == "kernel" and death.signal == 9:
+            soon = death.at_ns - primary.at_ns <= TEARDOWN_NS
+            below = any(story.tree.is_ancestor(identity, death.id) for identity in primary.ids)
+            return f"{death.status} by the kernel, as its ancestor had died" if soon and below else None
+        if sent_by.kind == "outside":
+            return None
+    related = (
+        story.tree.is_ancestor(death.id, victim)
+        or story.tree.is_ancestor(victim, death.id)
+        or _role_name(case, death.id) in TRAINING_ROLES
+    )
+    if not related or not (death.failed or story.tree.is_ancestor(victim, death.id)):
+        return None
+    return death.status
+
+
+def _sender_id(death: Death) -> ProcessId:
+    assert death.by is not None
+    return process_id(death.by.sender_tgid, death.by.sender_start_ns)
+
+
+def _role_name(case: Case, identity: ProcessId) -> str | None:
+    role = case.story.roles.get(identity)
+    return role.name if role is not None else None
+
+
+def _job(case: Case) -> Job | None:
+    story, started = case.story, case.story.job
+    if started is None:
+        return None
+    death = case.root_death
+    member = story.tree.processes.get(story.tree.root) if story.tree.root else None
+    vanished = member is not None and member.gone is not None
+    return Job(
+        argv=started.argv,
+        pid=started.tgid,
+        cgroup=started.cgroup,
+        started_at=story.utc(started.ts_ns),
+        ended_at=story.utc(death.at_ns) if death else None,
+        status=death.status if death else None if vanished else "running",
+    )
+
+
+def _caveats(case: Case, findings: Sequence[Finding]) -> tuple[str, ...]:
+    """What holds for the whole recording, and what was seen of others."""
+    told = {caveat for finding in findings for caveat in finding.incident.caveats}
+    found = [c for c in case.story.caveats if c not in told]
+    strangers = [k for k in case.kills.kills if not case.story.is_ours(k.id.tgid, k.start_ns)]
+    if strangers:
+        first = strangers[0]
+        name = first.mark.comm if first.mark is not None else "?"
+        more = f" and {len(strangers) - 1} more" if len(strangers) > 1 else ""
+        found.append(f"The kernel also killed {name!r} (pid {first.id.tgid}){more} outside this job.")
+    return tuple(found)

@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which processes the kernel killed for want of memory: joins signals, marks, stacks and log records to kills.
+
+A mark is not a kill. `mark_oom_victim()` has three callers (mm/oom_kill.c, 4.18 to 7.x):
+
+1. `__oom_kill_process()`: SIGKILL with SEND_SIG_PRIV just before, in the same context with the
+   victim's task lock held, so on the same CPU by the same thread. This is a kill.
+2. `oom_kill_process()` directly: the chosen task was dying already. No signal, no report, no kill.
+3. `out_of_memory()` directly: `current` was dying already. Likewise.
+
+Processes that share the victim's memory map get the same SIGKILL and no mark.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from tracer.attribution.tree import Member
+from tracer.events import (
+    KernelStack,
+    LoggedDecision,
+    LoggedInvocation,
+    LoggedKill,
+    OomDecision,
+    OomLevel,
+    OomMark,
+    ProcessExited,
+    ProcessId,
+    SignalInfo,
+    SignalSent,
+    process_id,
+)
+from tracer.units import NS_PER_S
+from tracer.verdict.model import Status
+from tracer.verdict.story import Story
+
+SIGKILL = 9
+DELIVERED = 0
+"""TRACE_SIGNAL_DELIVERED, include/trace/events/signal.h."""
+BRACKET_NS = 1 * NS_PER_S
+"""Nothing but the kill itself lies between its signal and its mark; a hypervisor may stretch it."""
+LOG_WINDOW_NS = 5 * NS_PER_S
+"""printk's clock drifts between calibrations; a pid is not reused for another OOM kill this fast."""
+KERNEL_INFO = frozenset({SignalInfo.PRIV, SignalInfo.FORCED})
+
+
+class Kill(msgspec.Struct, frozen=True, kw_only=True):
+    """One process that the kernel killed for want of memory, and what was seen of it."""
+
+    id: ProcessId
+    start_ns: int
+    at_ns: int
+    """The SIGKILL; without one the mark; without one the log record."""
+    status: Status
+    """Link 1: whether the whole bracket was seen."""
+    why: str
+    """What was seen, or what is missing."""
+    signal: SignalSent | None = None
+    mark: OomMark | None = None
+    frames: tuple[str, ...] | None = None
+    """The stack at the mark, function names only, innermost first; `None`: not observed."""
+    levels: tuple[OomLevel, ...] = ()
+    """The chain of its memory cgroups, own first."""
+    decision: OomDecision | None = None
+    logged: LoggedKill | None = None
+    logged_decision: LoggedDecision | None = None
+    logged_invocation: LoggedInvocation | None = None
+    sharer_of: ProcessId | None = None
+    """It shares this victim's memory map (as the signal suggests)."""
+    group_member: bool = False
+    """Killed because memory.oom.group is set above it."""
+
+    @property
+    def evidence(self) -> tuple[int, ...]:
+        """`seq` of what link 1 rests on."""
+        parts = (self.signal, self.mark, self.logged)
+        return tuple(event.seq for event in parts if event is not None)
+
+
+class DyingMark(msgspec.Struct, frozen=True, kw_only=True):
+    """A mark that was no kill: the process was dying already."""
+
+    id: ProcessId
+    mark: OomMark
+    why: str
+
+
+class Kills(msgspec.Struct, frozen=True, kw_only=True):
+    """All OOM kills in a recording, of the job and of others, in time order."""
+
+    kills: tuple[Kill, ...]
+    dying: tuple[DyingMark, ...]
+
+    def of(self, identity: ProcessId) -> Kill | None:
+        """The kill of this process, if any."""
+        return next((k for k in self.kills if k.id == identity), None)
+
+
+def find_kills(story: Story) -> Kills:
+    """Join what the recording holds; joined by (tgid, start time) and context, never by order of arrival."""
+    kills: dict[ProcessId, Kill] = {}
+    dying: list[DyingMark] = []
+    for mark in story.of(OomMark):
+        identity = process_id(mark.tgid, mark.start_ns)
+        if identity in kills:
+            continue  # a mark for each thread: the first one counts
+        found = _from_mark(story, identity, mark)
+        if isinstance(found, Kill):
+            kills[identity] = found
+        else:
+            dying.append(found)
+    for signal in story.of(SignalSent):
+        if _is_kernel_sigkill(signal) and process_id(signal.tgid, signal.start_ns) not in kills:
+            unmarked = _from_signal(story, signal, tuple(kills.values()), dying)
+            if unmarked is not None:
+                kills[unmarked.id] = unmarked
+    if not story.watched("mark_victim", "signal_generate"):
+        for kill in _from_log(story, kills):
+            kills[kill.id] = kill
+    ordered = sorted(kills.values(), key=lambda k: (k.at_ns, k.id))
+    return Kills(kills=tuple(ordered), dying=tuple(d for d in dying if d.id not in kills))
+
+
+def is_kernel_kill_signal(signal: SignalSent) -> bool:
+    """SIGKILL by the kernel itself. Not only the OOM killer sends these (RLIMIT_CPU, pid namespace teardown, ...)."""
+    return _is_kernel_sigkill(signal)
+
+
+def functions(frames: Iterable[str]) -> tuple[str, ...]:
+    """Plain function names: without module, `.constprop.0`, `.cold` and the like."""
+    return tuple(frame.split(" ", 1)[0].split(".", 1)[0] for frame in frames)
+
+
+def _is_kernel_sigkill(signal: SignalSent) -> bool:
+    return signal.signal == SIGKILL and signal.info in KERNEL_INFO
+
+
+def _from_mark(story: Story, identity: ProcessId, mark: OomMark) -> Kill | DyingMark:
+    bracket = _bracket(story, identity, mark)
+    frames = _frames(story, mark)
+    logged = _logged_kill(story, mark)
+    in_kill_path = None if frames is None else "__oom_kill_process" in frames
+    status, why = _judge_bracket(bracket, in_kill_path, logged)
+    if status == "absent":
+        return DyingMark(id=identity, mark=mark, why=why)
+    return Kill(
+        id=identity,
+        start_ns=mark.start_ns,
+        at_ns=bracket.ts_ns if bracket is not None else mark.ts_ns,
+        status=status,
+        why=why,
+        signal=bracket,
+        mark=mark,
+        frames=frames,
+        levels=_levels(story, mark),
+        decision=_decision(story, mark),
+        logged=logged,
+        logged_decision=_logged_decision(story, mark.tgid, mark.ts_ns),
+        logged_invocation=_logged_invocation(story, mark),
+        group_member=frames is not None and "oom_kill_memcg_member" in frames,
+    )
+
+
+def _judge_bracket(
+    signal: SignalSent | None, in_kill_path: bool | None, logged: LoggedKill | None
+) -> tuple[Status, str]:
+    if signal is not None and signal.result != DELIVERED:
+        return "absent", "marked by the OOM killer when it had a SIGKILL already or was exiting: not a kill"
+    if signal is not None and in_kill_path:
+        return "present", "SIGKILL and OOM mark in one step of the kernel's OOM killer"
+    if signal is not None and in_kill_path is None:
+        return "not_observed", "SIGKILL by the kernel and an OOM mark, but the kernel stack was not observed"
+    if in_kill_path:
+        return "not_observed", "marked in the kernel's kill path, but its SIGKILL was not observed"
+    if logged is not None:
+        return "not_observed", "marked, and the kernel's log says that it was killed, but the kill was not observed"
+    if signal is None and in_kill_path is None:
+        return "absent", "marked by the OOM killer, with nothing that shows a kill"
+    return "absent", "marked by the OOM killer while it was already dying: not a kill"
+
+
+def _bracket(story: Story, identity: ProcessId, mark: OomMark) -> SignalSent | None:
+    """The kernel's own SIGKILL to the marked process from the very context of the mark, the newest before it."""
+    found = [
+        s
+        for s in story.of(SignalSent)
+        if _is_kernel_sigkill(s)
+        and process_id(s.tgid, s.start_ns) == identity
+        and s.sender_tid == mark.trigger_tid
+        and s.cpu == mark.cpu
+        and 0 <= mark.ts_ns - s.ts_ns <= BRACKET_NS
+    ]
+    return found[-1] if found else None
+
+
+def _from_signal(story: Story, signal: SignalSent, kills: Sequence[Kill], dying: Sequence[DyingMark]) -> Kill | None:
+    """A kernel SIGKILL without a mark of its own: a sharer of a victim's memory map, or the mark was not recorded."""
+    identity = process_id(signal.tgid, signal.start_ns)
+    if signal.result != DELIVERED or any(d.id == identity for d in dying):
+        return None
+    victim = next((k for k in kills if _same_oom(story, k, signal)), None)
+    if victim is not None:
+        why = f"SIGKILL by the kernel within the OOM kill of pid {victim.id.tgid}; a shared memory map was not observed"
+    elif _marked_exit(story, identity) is not None:
+        why = "SIGKILL by the kernel, and marked by the OOM killer when it exited; the mark itself was not observed"
+    else:
+        return None
+    return Kill(
+        id=identity,
+        start_ns=signal.start_ns,
+        at_ns=signal.ts_ns,
+        status="not_observed",
+        why=why,
+        signal=signal,
+        logged_decision=_logged_decision(story, signal.tgid, signal.ts_ns),
+        sharer_of=victim.id if victim is not None else None,
+    )
+
+
+def _same_oom(story: Story, kill: Kill, signal: SignalSent) -> bool:
+    """Whether the signal came out of the same run of the OOM killer: same thread, just after the mark."""
+    mark = kill.mark
+    if mark is None or mark.trigger_tid != signal.sender_tid or not 0 <= signal.ts_ns - mark.ts_ns <= BRACKET_NS:
+        return False
+    trigger = process_id(mark.trigger_tgid, mark.trigger_start_ns)
+    exited = story.tree.processes[trigger].exit if trigger in story.tree.processes else None
+    # Once the trigger is exiting, its SIGKILLs may be the teardown of its pid namespace.
+    return exited is None or exited.ts_ns > signal.ts_ns
+
+
+def _marked_exit(story: Story, identity: ProcessId) -> ProcessExited | None:
+    member: Member | None = story.tree.processes.get(identity)
+    exited = member.exit if member else None
+    return exited if exited is not None and exited.oom_marked else None
+
+
+def _from_log(story: Story, known: dict[ProcessId, Kill]) -> Iterable[Kill]:
+    """Without BPF: a trusted log record about a process of the job that was alive then."""
+    for logged in story.of(LoggedKill):
+        member = story.tree.alive_at(logged.pid, logged.ts_ns) if logged.trusted else None
+        if member is None or member.id in known:
+            continue
+        yield Kill(
+            id=member.id,
+            start_ns=member.start_ns,
+            at_ns=logged.ts_ns,
+            status="not_observed",
+            why="the kernel's log says that it was killed; the kill itself was not watched",
+            logged=logged,
+            logged_decision=_logged_decision(story, member.id.tgid, logged.ts_ns),
+        )
+
+
+def _frames(story: Story, mark: OomMark) -> tuple[str, ...] | None:
+    stack = next((s for s in story.of(KernelStack) if s.mark_ts_ns == mark.ts_ns and s.tgid == mark.tgid), None)
+    names = functions(stack.frames) if stack is not None else ()
+    # Frames without names prove nothing, neither presence nor absence.
+    return (
+        names if any(name.startswith(("mark_oom_victim", "oom_", "__oom", "out_of_memory")) for name in names) else None
+    )
+
+
+def _levels(story: Story, mark: OomMark) -> tuple[OomLevel, ...]:
+    found = {
+        level.depth: level
+        for level in story.of(OomLevel)
+        if level.ts_ns == mark.ts_ns and level.cpu == mark.cpu and level.mark_tgid == mark.tgid
+    }
+    return tuple(found[depth] for depth in sorted(found))
+
+
+def _decision(story: Story, mark: OomMark) -> OomDecision | None:
+    found = [
+        d
+        for d in story.of(OomDecision)
+        if d.trigger_tid == mark.trigger_tid and 0 <= mark.ts_ns - d.ts_ns <= BRACKET_NS
+    ]
+    return found[-1] if found else None
+
+
+def _logged_kill(story: Story, mark: OomMark) -> LoggedKill | None:
+    near = [
+        r
+        for r in story.of(LoggedKill)
+        if r.trusted and r.pid in {mark.tgid, mark.tid} and abs(r.ts_ns - mark.ts_ns) <= LOG_WINDOW_NS
+    ]
+    return min(near, key=lambda r: abs(r.ts_ns - mark.ts_ns), default=None)
+
+
+def _logged_decision(story: Story, tgid: int, ts_ns: int) -> LoggedDecision | None:
+    near = [
+        r for r in story.of(LoggedDecision) if r.trusted and r.tgid == tgid and abs(r.ts_ns - ts_ns) <= LOG_WINDOW_NS
+    ]
+    return min(near, key=lambda r: abs(r.ts_ns - ts_ns), default=None)
+
+
+def _logged_invocation(story: Story, mark: OomMark) -> LoggedInvocation | None:
+    near = [
+        r
+        for r in story.of(LoggedInvocation)
+        if r.trusted and r.comm == mark.trigger_comm and abs(r.ts_ns - mark.ts_ns) <= BRACKET_NS
+    ]
+    return min(near, key=lambda r: abs(r.ts_ns - mark.ts_ns), default=None)

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Link 2: what ran out. Whose limit it was, from the kernel's own counters at the mark, and how sure that is.
+
+A page counter may stand up to a charge batch (MEMCG_CHARGE_BATCH, 64 pages) below its maximum when the
+charge fails, so "at its limit" is a window. The count of OOM events local to a cgroup rises at the owner
+of the limit before the mark (mem_cgroup_oom(), mm/memcontrol.c), which tells nested limits apart.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tracer.events import CgroupSample, OomLevel, PressureSample
+from tracer.units import NS_PER_S, format_bytes, format_limit, has_limit
+from tracer.verdict.kills import Kill
+from tracer.verdict.model import Cause, Level, Limit, Status
+from tracer.verdict.story import Story
+
+CHARGE_BATCH_PAGES = 64
+PRESSURE_NEAR_NS = 3 * NS_PER_S
+SYSRQ_ORDER = -1
+
+CONSTRAINT_NAMES = {0: "CONSTRAINT_NONE", 1: "CONSTRAINT_CPUSET", 2: "CONSTRAINT_MEMORY_POLICY", 3: "CONSTRAINT_MEMCG"}
+CAUSES: dict[str | None, Cause] = {
+    "CONSTRAINT_NONE": "host_oom_global",
+    "CONSTRAINT_CPUSET": "host_oom_cpuset",
+    "CONSTRAINT_MEMORY_POLICY": "host_oom_mempolicy",
+    "CONSTRAINT_MEMCG": "host_oom_cgroup",
+}
+
+
+class Shortage(msgspec.Struct, frozen=True, kw_only=True):
+    """What ran out, and what that is known from."""
+
+    cause: Cause
+    status: Status
+    statement: str
+    limit: Limit
+    evidence: tuple[int, ...] = ()
+    caveats: tuple[str, ...] = ()
+
+
+def find_shortage(story: Story, kill: Kill) -> Shortage:
+    """Whose limit the kill was for."""
+    chain = _chain(story, kill)
+    if _by_operator(kill):
+        limit = Limit(constraint=_constraint(kill), chain=chain)
+        statement = "an operator asked for it (sysrq-f): the host need not be out of memory"
+        return Shortage(cause="operator_oom", status="present", statement=statement, limit=limit)
+    constraint = _constraint(kill)
+    if constraint == "CONSTRAINT_MEMCG":
+        return _memcg(story, kill, chain)
+    return _machine(story, kill, constraint, chain)
+
+
+def _by_operator(kill: Kill) -> bool:
+    by_stack = kill.frames is not None and "moom_callback" in kill.frames
+    return by_stack or (kill.decision is not None and kill.decision.order == SYSRQ_ORDER)
+
+
+def _constraint(kill: Kill) -> str | None:
+    """As the kernel decided it: BPF first, then the stack, then the log. `None`: machine-wide or not, unknown."""
+    if kill.decision is not None and kill.decision.constraint is not None:
+        return CONSTRAINT_NAMES.get(kill.decision.constraint)
+    if kill.frames is not None and {"mem_cgroup_out_of_memory", "mem_cgroup_oom_synchronize"} & set(kill.frames):
+        return "CONSTRAINT_MEMCG"
+    logged = kill.logged_decision.constraint if kill.logged_decision is not None else None
+    if logged == "CONSTRAINT_MEMCG" and kill.frames is not None:
+        return None  # the stack says otherwise
+    if logged is None and kill.logged is not None and kill.logged.memcg:
+        return "CONSTRAINT_MEMCG"
+    return logged if logged in CAUSES else None
+
+
+def _memcg(story: Story, kill: Kill, chain: tuple[Level, ...]) -> Shortage:
+    owners, how, caveats = _owners(story, kill, chain)
+    chain = tuple(msgspec.structs.replace(level, owner=level.cgroup in owners) for level in chain)
+    owner = next((level for level in chain if level.owner), None)
+    limit = Limit(
+        constraint="CONSTRAINT_MEMCG",
+        cgroup=owner.cgroup if owner else (owners[0] if owners else None),
+        cgroups=tuple(owners),
+        usage_bytes=owner.usage_bytes if owner else None,
+        limit_bytes=owner.limit_bytes if owner else None,
+        chain=chain,
+    )
+    evidence = tuple(level.seq for level in kill.levels)
+    evidence += (kill.logged_decision.seq,) if kill.logged_decision is not None else ()
+    if not owners:
+        statement = "a cgroup limit was hit; which one could not be seen"
+        return Shortage(
+            cause="host_oom_cgroup",
+            status="not_observed",
+            statement=statement,
+            limit=limit,
+            evidence=evidence,
+            caveats=caveats,
+        )
+    names = " or ".join(owners)
+    used = f"{_usage(owner)}; " if owner is not None else ""
+    statement = f"limit of {names}: {used}{how}{_others(chain)}"
+    status: Status = "present" if owner is not None else "not_observed"
+    return Shortage(
+        cause="host_oom_cgroup", status=status, statement=statement, limit=limit, evidence=evidence, caveats=caveats
+    )
+
+
+def _owners(story: Story, kill: Kill, chain: Sequence[Level]) -> tuple[tuple[str, ...], str, tuple[str, ...]]:
+    """Candidates for the owner of the limit, lowest first; how they are known; what disagrees."""
+    by_id = {level.cgroup_id: shown.cgroup for level, shown in zip(kill.levels, chain, strict=True)}
+    if kill.decision is not None and kill.decision.memcg_id in by_id:
+        return (by_id[kill.decision.memcg_id],), "named by the OOM killer itself", ()
+    risen = [by_id[level.cgroup_id] for level in kill.levels if _oom_rise(story, kill, level)]
+    near = [by_id[level.cgroup_id] for level in kill.levels if _at_limit(story, level) and level.events_local_oom != 0]
+    logged = kill.logged_decision.oom_memcg if kill.logged_decision is not None else None
+    caveats: tuple[str, ...] = ()
+    if len(risen) == 1:
+        if logged is not None and logged in by_id.values() and logged != risen[0]:
+            caveats = (f"The kernel's log names {logged} as the owner of the limit, its counters {risen[0]}.",)
+            return (risen[0], logged), "counters and log disagree", caveats
+        return (risen[0],), "its own OOM count rose", ()
+    if logged is not None and (logged in by_id.values() or not by_id):
+        only = "the only level at its limit, and " if near == [logged] else ""
+        return (logged,), f"{only}named in the kernel's log", ()
+    if len(risen) > 1:
+        return tuple(risen), "their OOM counts rose together", ()
+    if len(near) == 1:
+        return tuple(near), "the only level at its limit", ()
+    return tuple(near), "these cannot be told apart", ()
+
+
+def _oom_rise(story: Story, kill: Kill, level: OomLevel) -> bool:
+    """Whether this cgroup's own count of OOM events is known to have risen since it was last seen."""
+    if level.events_local_oom is None:
+        return False
+    before: int | None = None
+    if story.job is not None and story.job.own_cgroup and story.job.cgroup_id == level.cgroup_id:
+        before = 0
+    for sample in story.of(CgroupSample):
+        if sample.cgroup_id == level.cgroup_id and sample.oom_local is not None and sample.ts_ns < kill.at_ns:
+            before = sample.oom_local
+    for earlier in story.of(OomLevel):
+        if (
+            earlier.cgroup_id == level.cgroup_id
+            and earlier.ts_ns < level.ts_ns
+            and earlier.events_local_oom is not None
+        ):
+            before = max(before or 0, earlier.events_local_oom)
+    return before is not None and level.events_local_oom > before
+
+
+def _at_limit(story: Story, level: OomLevel) -> bool:
+    page_bytes = story.header.page_bytes if story.header else 4096
+    batch_bytes = CHARGE_BATCH_PAGES * page_bytes
+    if has_limit(level.limit_bytes) and level.limit_bytes - level.usage_bytes < batch_bytes:
+        return True
+    # A full v2 swap limit alone fails no charge; v1's limit on memory and swap together does.
+    usage, limit = _memsw(story, level)
+    return usage is not None and limit is not None and limit - usage < batch_bytes
+
+
+def _memsw(story: Story, level: OomLevel) -> tuple[int | None, int | None]:
+    """Usage and limit of memory and swap together: cgroup v1, and only where there is such a limit."""
+    v1 = story.header is not None and story.header.cgroup_version == 1
+    return (
+        (level.swap_usage_bytes, level.swap_limit_bytes) if v1 and has_limit(level.swap_limit_bytes) else (None, None)
+    )
+
+
+def _swap(story: Story, level: OomLevel) -> tuple[int | None, int | None]:
+    """Usage and limit of swap alone."""
+    if story.header is not None and story.header.cgroup_version == 1:
+        both = level.swap_usage_bytes
+        return (None if both is None else max(0, both - level.usage_bytes), None)
+    return level.swap_usage_bytes, level.swap_limit_bytes if has_limit(level.swap_limit_bytes) else None
+
+
+def _chain(story: Story, kill: Kill) -> tuple[Level, ...]:
+    return tuple(_level(story, kill, index) for index in range(len(kill.levels)))
+
+
+def _level(story: Story, kill: Kill, index: int) -> Level:
+    level = kill.levels[index]
+    swap_usage_bytes, swap_limit_bytes = _swap(story, level)
+    memsw_usage_bytes, memsw_limit_bytes = _memsw(story, level)
+    return Level(
+        cgroup=_path(story, kill.levels, index),
+        usage_bytes=level.usage_bytes,
+        limit_bytes=level.limit_bytes if has_limit(level.limit_bytes) else None,
+        limited=has_limit(level.limit_bytes),
+        swap_usage_bytes=swap_usage_bytes,
+        swap_limit_bytes=swap_limit_bytes,
+        memsw_usage_bytes=memsw_usage_bytes,
+        memsw_limit_bytes=memsw_limit_bytes,
+        oom_events=level.events_local_oom,
+    )
+
+
+def _path(story: Story, levels: Sequence[OomLevel], index: int) -> str:
+    """From the names that the kernel gave; where the chain is incomplete, from what the cgroup's files were called."""
+    above = levels[index:]
+    whole = [level.depth for level in above] == list(range(above[0].depth, above[0].depth + len(above)))
+    if whole and above[-1].name == "" and not any(level.name_cut for level in above):
+        return "/" + "/".join(level.name for level in reversed(above[:-1]))
+    named = next((s.path for s in story.of(CgroupSample) if s.cgroup_id == levels[index].cgroup_id), None)
+    return named or f"cgroup {levels[index].cgroup_id} ({levels[index].name or '/'})"
+
+
+def _usage(level: Level) -> str:
+    text = f"{format_bytes(level.usage_bytes)} of {format_limit(level.limit_bytes)}"
+    if not level.limited:
+        text = f"{format_bytes(level.usage_bytes)} used"
+    if level.memsw_limit_bytes is not None:
+        text += f", with swap {format_bytes(level.memsw_usage_bytes)} of {format_bytes(level.memsw_limit_bytes)}"
+    return text
+
+
+def _others(chain: Sequence[Level]) -> str:
+    limited = [level for level in chain if level.limited and not level.owner]
+    if not limited:
+        return ""
+    nearest = max(limited, key=lambda level: (level.usage_bytes or 0) / max(level.limit_bytes or 1, 1))
+    return f"; nearest other limit: {nearest.cgroup} at {_usage(nearest)}"
+
+
+def _machine(story: Story, kill: Kill, constraint: str | None, chain: tuple[Level, ...]) -> Shortage:
+    pressure = min(
+        (p for p in story.of(PressureSample) if abs(p.ts_ns - kill.at_ns) <= PRESSURE_NEAR_NS),
+        key=lambda p: abs(p.ts_ns - kill.at_ns),
+        default=None,
+    )
+    limit = Limit(
+        constraint=constraint,
+        chain=chain,
+        mem_available_bytes=pressure.mem_available_bytes if pressure else None,
+        swap_free_bytes=pressure.swap_free_bytes if pressure else None,
+        swap_total_bytes=pressure.swap_total_bytes if pressure else None,
+    )
+    memory = f"; {_memory(pressure)}" if pressure else ""
+    if constraint is None:
+        statement = f"which limit ran out was not observed{memory}"
+        return Shortage(cause="host_oom_unknown_scope", status="not_observed", statement=statement, limit=limit)
+    what = {
+        "CONSTRAINT_NONE": "the whole machine was out of memory",
+        "CONSTRAINT_CPUSET": "the memory nodes of its cpuset were full",
+        "CONSTRAINT_MEMORY_POLICY": "the memory nodes of its memory policy were full",
+    }[constraint]
+    evidence = tuple(e.seq for e in (kill.decision, kill.logged_decision, pressure) if e is not None)
+    return Shortage(cause=CAUSES[constraint], status="present", statement=what + memory, limit=limit, evidence=evidence)
+
+
+def _memory(pressure: PressureSample) -> str:
+    text = f"{format_bytes(pressure.mem_available_bytes)} of {format_bytes(pressure.mem_total_bytes)} were available"
+    if pressure.swap_total_bytes:
+        text += f", swap {format_bytes(pressure.swap_free_bytes)} free of {format_bytes(pressure.swap_total_bytes)}"
+    return text

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes in words and in the document: names, chains, memory at death, who sent a signal."""
+
+from tracer.attribution import roles
+from tracer.events import OomMark, ProcessId, SignalSent, process_id
+from tracer.verdict.kills import KERNEL_INFO, Kill
+from tracer.verdict.model import Process, Sender, SenderKind
+from tracer.verdict.story import Story
+
+PF_KTHREAD = 0x0020_0000
+"""include/linux/sched.h; stable since 2.6.27."""
+
+
+def describe(story: Story, identity: ProcessId) -> str:
+    """`DataLoader worker 2 of rank 0 (pid 41233)`."""
+    member = story.tree.processes.get(identity)
+    name = roles.describe(story.roles.get(identity), member.comm if member else None)
+    return f"{name} (pid {identity.tgid})"
+
+
+def subject(story: Story, identity: ProcessId) -> str:
+    """The same at the beginning of a sentence."""
+    text = describe(story, identity)
+    return text[0].upper() + text[1:]
+
+
+def short(story: Story, identity: ProcessId) -> str:
+    """`worker 2`: for a column; a process without a training role with its pid."""
+    member = story.tree.processes.get(identity)
+    role = story.roles.get(identity)
+    name = roles.short(role, member.comm if member else None)
+    return (
+        name
+        if role is not None and role.name in {"launcher", "rank", "dataloader_worker"}
+        else f"{name} {identity.tgid}"
+    )
+
+
+def lineage(story: Story, identity: ProcessId) -> str | None:
+    """`launcher 41200 > rank 0 41210 > worker 2 41233`; `None` where it does not descend from the job."""
+    chain = story.tree.chain(identity)
+    if chain is None:
+        return None
+    names = [f"{roles.short(story.roles.get(m.id), m.comm)} {m.id.tgid}" for m in chain]
+    return " > ".join(names if len(names) <= 6 else [*names[:2], "...", *names[-3:]])
+
+
+def process(story: Story, identity: ProcessId, kill: Kill | None = None) -> Process:
+    """The document's record of a process; memory as the kernel counted it at the mark, else as last sampled."""
+    member = story.tree.processes.get(identity)
+    role = story.roles.get(identity)
+    mark = kill.mark if kill is not None else None
+    return Process(
+        pid=identity.tgid,
+        start_ns=member.start_ns if member else None,
+        ns_pids=_ns_pids(story, identity, mark),
+        comm=mark.comm if mark is not None else member.comm if member else None,
+        role=role.name if role is not None else "outside",
+        role_known_by=role.known_by if role is not None else None,
+        rank=role.rank if role is not None else None,
+        worker=role.worker if role is not None else None,
+        cgroup=_cgroup(story, identity, kill),
+        **_memory(story, identity, kill),
+    )
+
+
+def trigger(story: Story, kill: Kill) -> Process | None:
+    """The process that was allocating when memory ran out: neither the sender of anything nor the culprit."""
+    mark = kill.mark
+    if mark is None:
+        return None
+    identity = process_id(mark.trigger_tgid, mark.trigger_start_ns)
+    if identity == kill.id:
+        return process(story, identity, kill)
+    if identity in story.tree.processes:
+        return process(story, identity)
+    return Process(pid=mark.trigger_tgid, start_ns=mark.trigger_start_ns, comm=mark.trigger_comm, role="outside")
+
+
+def sender(story: Story, signal: SignalSent) -> Sender:
+    """Who sent a signal, as far as the kernel knows."""
+    if signal.info in KERNEL_INFO or signal.code > 0 or signal.sender_flags & PF_KTHREAD:
+        return Sender(pid=None, comm=None, kind="kernel")
+    return Sender(
+        pid=signal.sender_tgid,
+        comm=signal.sender_comm,
+        kind=_sender_kind(story, signal),
+        uid=signal.sender_uid,
+        parent_comm=signal.sender_parent_comm,
+    )
+
+
+def sender_text(story: Story, signal: SignalSent) -> str:
+    """`rank 0 (pid 41210), its launcher`, `'systemd-oomd' (pid 812, uid 0), from outside the job`."""
+    who = sender(story, signal)
+    if who.kind == "kernel":
+        return "the kernel"
+    if who.kind == "self":
+        return "itself"
+    if story.header is not None and who.pid == story.header.pid:
+        return f"oomtrace (pid {who.pid}), which passed on a signal that it had got"
+    identity = process_id(signal.sender_tgid, signal.sender_start_ns)
+    if who.kind in {"launcher", "job"}:
+        return f"{describe(story, identity)}, of the same job"
+    by = f", started by {who.parent_comm!r}" if who.parent_comm else ""
+    return f"{who.comm!r} (pid {who.pid}, uid {who.uid}{by}), from outside the job"
+
+
+def sender_name(story: Story, signal: SignalSent) -> str:
+    """The same for a headline: `itself`, `'systemd-oomd' (pid 812)`."""
+    who = sender(story, signal)
+    if who.kind == "kernel":
+        return "the kernel"
+    if who.kind == "self":
+        return "itself"
+    if story.header is not None and who.pid == story.header.pid:
+        return "oomtrace, which passed it on"
+    if who.kind in {"launcher", "job"}:
+        return describe(story, process_id(signal.sender_tgid, signal.sender_start_ns))
+    return f"{who.comm!r} (pid {who.pid})"
+
+
+def _sender_kind(story: Story, signal: SignalSent) -> SenderKind:
+    source = process_id(signal.sender_tgid, signal.sender_start_ns)
+    target = process_id(signal.tgid, signal.start_ns)
+    if source == target:
+        return "self"
+    if story.tree.is_ancestor(source, target):
+        return "launcher"
+    return "job" if source in story.tree.members else "outside"
+
+
+def _ns_pids(story: Story, identity: ProcessId, mark: OomMark | None) -> tuple[int, ...] | None:
+    member = story.tree.processes.get(identity)
+    seen = next((s.ns_pids for s in reversed(member.seen) if s.ns_pids), None) if member else None
+    if seen is not None:
+        return seen
+    inner = (mark.ns_tgid, mark.ns_level) if mark is not None else None
+    if inner is None and member is not None and member.fork is not None:
+        inner = (member.fork.ns_tgid, member.fork.ns_level)
+    if inner is None or inner[1] > 1:  # levels in between were not observed
+        return None
+    return (identity.tgid,) if inner[1] == 0 else (identity.tgid, inner[0])
+
+
+def _cgroup(story: Story, identity: ProcessId, kill: Kill | None) -> str | None:
+    if kill is not None and kill.levels and kill.levels[-1].name == "":
+        return "/" + "/".join(level.name for level in reversed(kill.levels[:-1]))
+    member = story.tree.processes.get(identity)
+    return next((s.cgroup for s in reversed(member.seen) if s.cgroup is not None), None) if member else None
+
+
+def _memory(story: Story, identity: ProcessId, kill: Kill | None) -> dict[str, int | None]:
+    member = story.tree.processes.get(identity)
+    values: tuple[int | None, ...] = (None, None, None, None)
+    if kill is not None and kill.mark is not None:
+        at = kill.mark
+        values = (at.anon_rss_bytes, at.file_rss_bytes, at.shmem_rss_bytes, at.swap_bytes)
+    elif kill is not None and kill.logged is not None:
+        values = (kill.logged.anon_rss_bytes, kill.logged.file_rss_bytes, kill.logged.shmem_rss_bytes, None)
+    elif member is not None and member.samples:
+        last = member.samples[-1]
+        values = (last.rss_anon_bytes, last.rss_file_bytes, last.rss_shmem_bytes, last.swap_bytes)
+    return dict(zip(("rss_anon_bytes", "rss_file_bytes", "rss_shmem_bytes", "swap_bytes"), values, strict=True))

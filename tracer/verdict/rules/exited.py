@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job's own end: it exited by itself, with whatever status, or its end was not seen."""
+
+from tracer.verdict import people
+from tracer.verdict.deaths import Death
+from tracer.verdict.incident import Case, Finding, belongs, doubt_caveats, strength
+from tracer.verdict.model import Incident, Link
+
+KILL_HOOKS = ("mark_victim", "signal_generate", "sched_process_exit")
+
+
+def find(case: Case) -> Finding:
+    """Always one finding: what the job's parent saw."""
+    death = case.root_death
+    if death is None:
+        return _inconclusive(case)
+    story = case.story
+    doubts = story.doubts(death.at_ns, death.at_ns)
+    links = (_by_itself(death), _nothing_killed(case), belongs(story, death.id), _waited(death))
+    how = f"exited with status {death.code}" if not death.signal else f"ended by {death.status}"
+    return Finding(
+        at_ns=death.at_ns,
+        ids=(death.id,),
+        kind="end",
+        incident=Incident(
+            cause="exited",
+            strength=strength(links, doubts),
+            at=story.utc(death.at_ns),
+            headline=f"The job {how}",
+            summary=_summary(case, death, how),
+            victim=people.process(story, death.id),
+            victims=(),
+            exit_code=None if death.signal else death.code,
+            proof=links,
+            caveats=doubt_caveats(doubts),
+        ),
+    )
+
+
+def _summary(case: Case, death: Death, how: str) -> str:
+    processes = len(case.story.tree.members)
+    count = f" ({processes} processes)" if processes > 1 else ""
+    if not case.story.watched_from_start(*KILL_HOOKS):
+        return f"{people.subject(case.story, death.id)} {how}; whether anything was killed was not watched throughout."
+    if case.kills.kills:
+        ours = [k for k in case.kills.kills if case.story.is_ours(k.id.tgid, k.start_ns)]
+        if ours:
+            return f"{people.subject(case.story, death.id)} {how}; {len(ours)} of the job's processes had been killed."
+    looks = " A shell shows a death by SIGKILL like that, but no such death was seen here." if death.code == 137 else ""
+    return (
+        f"{people.subject(case.story, death.id)} {how} by itself; "
+        f"the kernel killed nothing of the job{count} for want of memory.{looks}"
+    )
+
+
+def _by_itself(death: Death) -> Link:
+    if death.signal:
+        return Link(link=1, name="it ended", status="present", statement=death.status, evidence=death.evidence)
+    statement = f"exit with status {death.code}, not by a signal"
+    return Link(link=1, name="it ended by itself", status="present", statement=statement, evidence=death.evidence)
+
+
+def _nothing_killed(case: Case) -> Link:
+    name = "nothing was killed"
+    ours = [k for k in case.kills.kills if case.story.is_ours(k.id.tgid, k.start_ns)]
+    if ours:
+        statement = f"the kernel killed {len(ours)} processes of the job for want of memory"
+        return Link(link=2, name=name, status="absent", statement=statement, evidence=ours[0].evidence)
+    if not case.story.watched_from_start(*KILL_HOOKS):
+        return Link(link=2, name=name, status="not_observed", statement="OOM kills were not watched from start to end")
+    return Link(link=2, name=name, status="present", statement="no OOM kill in the job from its start to its end")
+
+
+def _waited(death: Death) -> Link:
+    name = "its status is known"
+    if death.ended is None:
+        return Link(link=4, name=name, status="present", statement="seen by the kernel", evidence=death.evidence)
+    agrees = death.exit is None or death.exit.status & 0xFF7F == death.ended.status & 0xFF7F
+    statement = "its parent's wait agrees" if agrees else f"its parent's wait says otherwise ({death.ended.status:#x})"
+    return Link(
+        link=4,
+        name=name,
+        status="present" if agrees else "absent",
+        statement=statement,
+        evidence=(death.ended.seq,),
+    )
+
+
+def _inconclusive(case: Case) -> Finding:
+    story = case.story
+    root = story.tree.root
+    member = story.tree.processes.get(root) if root else None
+    gone = member is not None and member.gone is not None
+    last_ns = story.events[-1].ts_ns if story.events else 0
+    statement = "it vanished, and its exit was not seen" if gone else "it was still running when the recording ended"
+    if root is None:
+        statement = "the recording does not say what the job was"
+    return Finding(
+        at_ns=last_ns,
+        ids=(root,) if root else (),
+        kind="end",
+        incident=Incident(
+            cause="inconclusive",
+            strength="possible",
+            at=story.utc(last_ns),
+            headline="No end of the job was observed",
+            summary=f"{people.subject(story, root) if root else 'The job'}: {statement}.",
+            victim=people.process(story, root) if root else None,
+            proof=(Link(link=4, name="it ended", status="not_observed", statement=statement),),
+        ),
+    )

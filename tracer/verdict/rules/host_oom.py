@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kills by the kernel for want of host memory: one incident a shortage, with the five links of its proof."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from tracer.events import ProcessId
+from tracer.units import NS_PER_S, format_bytes, format_duration
+from tracer.verdict import growth, people
+from tracer.verdict.incident import Case, Finding, belongs, doubt_caveats, strength
+from tracer.verdict.kills import Kill
+from tracer.verdict.limit import Shortage, find_shortage
+from tracer.verdict.model import Incident, Link, Status
+
+ONE_INCIDENT_NS = 1 * NS_PER_S
+"""Memory of a first victim is still being freed this long, and others die for the same shortage."""
+IN_TIME_NS = 60 * NS_PER_S
+"""A victim stuck in the kernel may take long to exit; beyond this something else may have come between."""
+
+HEADLINES = {
+    "host_oom_global": "Killed by the kernel: the machine ran out of host RAM",
+    "host_oom_cgroup": "Killed by the kernel: host RAM ran out at a cgroup limit",
+    "host_oom_cpuset": "Killed by the kernel: host RAM of its cpuset ran out",
+    "host_oom_mempolicy": "Killed by the kernel: host RAM of its memory policy ran out",
+    "host_oom_unknown_scope": "Killed by the kernel for want of host RAM",
+    "operator_oom": "Killed by the kernel because an operator asked for an OOM kill",
+}
+
+
+class _Shot(msgspec.Struct, frozen=True):
+    kill: Kill
+    shortage: Shortage
+
+
+def find(case: Case) -> Iterable[Finding]:
+    """Incidents whose victims are the job's; kills of others are no incident of this job."""
+    shots = [
+        _Shot(kill, find_shortage(case.story, kill))
+        for kill in case.kills.kills
+        if case.story.is_ours(kill.id.tgid, kill.start_ns)
+    ]
+    group: list[_Shot] = []
+    for shot in shots:
+        if group and not _same_incident(group[0], shot):
+            yield _finding(case, group)
+            group = []
+        group.append(shot)
+    if group:
+        yield _finding(case, group)
+
+
+def _same_incident(first: _Shot, shot: _Shot) -> bool:
+    if shot.kill.at_ns - first.kill.at_ns > ONE_INCIDENT_NS:
+        return False
+    if shot.kill.sharer_of is not None:
+        return True
+    return (first.shortage.cause, first.shortage.limit.cgroup) == (shot.shortage.cause, shot.shortage.limit.cgroup)
+
+
+def _finding(case: Case, shots: list[_Shot]) -> Finding:
+    story, first = case.story, shots[0]
+    kill, shortage = first.kill, first.shortage
+    death = case.death(kill.id)
+    doubts = story.doubts(kill.at_ns, death.at_ns if death else kill.at_ns)
+    links = (_killed(case, kill), _ran_out(shortage), belongs(story, kill.id), _died(case, kill), _not_cuda(case))
+    found = growth.growths(story, kill.at_ns, [s.kill for s in shots])
+    grown = growth.culprit(story, found)
+    caveats = [*doubt_caveats(doubts), *shortage.caveats, *_log_disagrees(kill)]
+    if grown is not None and grown.pid not in {s.kill.id.tgid for s in shots}:
+        caveats.append(f"The kernel chose {people.describe(story, kill.id)}, but it was another process that grew.")
+    if kill.group_member:
+        caveats.append("memory.oom.group is set: the kernel kills every process of the group together.")
+    incident = Incident(
+        cause=shortage.cause,
+        strength=strength(links, doubts),
+        at=story.utc(kill.at_ns),
+        headline=HEADLINES[shortage.cause],
+        summary=_summary(case, shots),
+        victim=people.process(story, kill.id, kill),
+        victims=tuple(people.process(story, s.kill.id, s.kill) for s in shots),
+        trigger=people.trigger(story, kill),
+        culprit=grown,
+        limit=shortage.limit,
+        signal=9,
+        proof=links,
+        caveats=tuple(dict.fromkeys(caveats)),
+    )
+    return Finding(at_ns=kill.at_ns, ids=tuple(s.kill.id for s in shots), incident=incident, kind="oom")
+
+
+def _summary(case: Case, shots: list[_Shot]) -> str:
+    story, kill, shortage = case.story, shots[0].kill, shots[0].shortage
+    who = people.subject(story, kill.id)
+    others = f" and {len(shots) - 1} more" if len(shots) > 1 else ""
+    limit = shortage.limit
+    clock = (story.utc(kill.at_ns) or "")[11:23]
+    at = f" at {clock} UTC" if clock else ""
+    if shortage.cause == "host_oom_cgroup" and limit.cgroup is not None:
+        used = f": {format_bytes(limit.usage_bytes)} of {format_bytes(limit.limit_bytes)}" if limit.limit_bytes else ""
+        return f"{who}{others} died{at} because cgroup {' or '.join(limit.cgroups)} reached its limit{used}."
+    return f"{who}{others} died{at}: {shortage.statement}."
+
+
+def _killed(case: Case, kill: Kill) -> Link:
+    statement = kill.why
+    if kill.mark is not None and kill.status == "present":
+        trigger = kill.mark.trigger_comm
+        on_whose = "its own" if kill.mark.trigger_tgid == kill.id.tgid else f"{trigger!r} ({kill.mark.trigger_tgid})'s"
+        statement = (
+            f"SIGKILL and OOM mark in one step of the OOM killer, on {on_whose} allocation{_log_text(case, kill)}"
+        )
+    return Link(link=1, name="the kernel killed it", status=kill.status, statement=statement, evidence=kill.evidence)
+
+
+def _log_text(case: Case, kill: Kill) -> str:
+    if kill.logged is not None:
+        return "; its log disagrees" if _log_disagrees(kill) else "; its log agrees"
+    return "" if not case.story.watched("kmsg") else "; its log has no line of it"
+
+
+def _log_disagrees(kill: Kill) -> tuple[str, ...]:
+    """The log's figures are the very counters that BPF read a few microseconds before."""
+    mark, logged = kill.mark, kill.logged
+    if mark is None or logged is None or logged.anon_rss_bytes is None:
+        return ()
+    seen = (mark.anon_rss_bytes, mark.file_rss_bytes, mark.shmem_rss_bytes)
+    told = (logged.anon_rss_bytes, logged.file_rss_bytes, logged.shmem_rss_bytes or mark.shmem_rss_bytes)
+    if all(abs(a - (b or 0)) <= _COUNTER_SLACK_BYTES for a, b in zip(seen, told, strict=True)):
+        return ()
+    return ("The kernel's log prints other sizes for the victim than were seen at the mark.",)
+
+
+_COUNTER_SLACK_BYTES = 4 << 20
+"""Other threads of the victim go on faulting between the mark and the log line."""
+
+
+def _ran_out(shortage: Shortage) -> Link:
+    return Link(
+        link=2,
+        name="memory ran out",
+        status=shortage.status,
+        statement=shortage.statement,
+        evidence=shortage.evidence,
+    )
+
+
+def _died(case: Case, kill: Kill) -> Link:
+    name = "it died of that"
+
+    def link(status: Status, statement: str) -> Link:
+        death = case.death(kill.id)
+        return Link(link=4, name=name, status=status, statement=statement, evidence=death.evidence if death else ())
+
+    death = case.death(kill.id)
+    if death is None:
+        return link("not_observed", "its exit was not seen")
+    after_ns = death.at_ns - kill.at_ns
+    waited = ", and so its parent's wait says" if death.ended and death.exit else ""
+    if death.signal != 9:
+        return link("absent", f"it ended by {death.status}, not by this kill")
+    if death.by is not None and kill.signal is not None and death.by.ts_ns < kill.signal.ts_ns:
+        return link("absent", "an earlier SIGKILL had been delivered to it")
+    if after_ns < 0 and kill.signal is not None:
+        return link("absent", "it was exiting before the kill")
+    if after_ns > IN_TIME_NS:
+        return link("not_observed", f"it ended by signal 9 only {format_duration(after_ns)} later")
+    return link("present", f"exit by signal 9 after {format_duration(max(after_ns, 0))}{waited}")
+
+
+def _not_cuda(case: Case) -> Link:
+    """GPU calls are not watched by this version: nothing may be claimed."""
+    del case
+    statement = "GPU calls were not watched: this speaks of host RAM alone"
+    return Link(link=5, name="not CUDA", status="not_observed", statement=statement)
+
+
+def first_victims(findings: Iterable[Finding]) -> set[ProcessId]:
+    """All processes that some OOM incident is about."""
+    return {identity for finding in findings if finding.kind == "oom" for identity in finding.ids}

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deaths by a signal that was no OOM kill: who sent it, or what crashed."""
+
+from collections.abc import Iterable
+
+from tracer.verdict import people
+from tracer.verdict.deaths import CRASH_SIGNALS, SIGTERM, Death, signal_name
+from tracer.verdict.incident import Case, Finding, belongs, doubt_caveats, strength
+from tracer.verdict.kills import SIGKILL, is_kernel_kill_signal
+from tracer.verdict.model import Cause, Incident, Link, Sender, Status
+
+SIGNAL_HOOK = "signal_generate"
+HOOKED_SIGNALS = frozenset({SIGKILL, SIGTERM, 6, 7, 11})
+
+
+def find(case: Case) -> Iterable[Finding]:
+    """One finding a process of the job that a signal ended, OOM victims aside."""
+    for death in case.deaths:
+        if death.signal and case.kills.of(death.id) is None:
+            yield _finding(case, death)
+    yield from _handled_sigterm(case)
+
+
+def _finding(case: Case, death: Death) -> Finding:
+    story = case.story
+    cause = _cause(death)
+    doubts = story.doubts(death.by.ts_ns if death.by else death.at_ns, death.at_ns)
+    links = (_sent(case, death), _not_oom(case, death), belongs(story, death.id), _died(death))
+    sent_by = people.sender(story, death.by) if death.by is not None else None
+    caveats = [*doubt_caveats(doubts)]
+    if case.was_dying(death.id):
+        caveats.append("The OOM killer marked it while it was already dying: that was not a kill.")
+    incident = Incident(
+        cause=cause,
+        strength=strength(links, doubts),
+        at=story.utc(death.at_ns),
+        headline=_headline(case, death, cause, sent_by),
+        summary=_summary(case, death),
+        victim=people.process(story, death.id),
+        victims=(people.process(story, death.id),),
+        sender=sent_by,
+        signal=death.signal,
+        proof=links,
+        caveats=tuple(caveats),
+    )
+    inside = sent_by is not None and sent_by.kind in {"launcher", "job"}
+    return Finding(at_ns=_moment(death), ids=(death.id,), incident=incident, kind="inside" if inside else "death")
+
+
+def _cause(death: Death) -> Cause:
+    if death.signal == SIGKILL:
+        if death.by is None:
+            return "inconclusive"
+        kernel = is_kernel_kill_signal(death.by) or death.by.code > 0
+        return "kernel_sigkill_other" if kernel else "sigkill"
+    if death.signal == SIGTERM:
+        return "sigterm"
+    return "crash" if death.signal in CRASH_SIGNALS else "exited"
+
+
+def _headline(case: Case, death: Death, cause: Cause, sent_by: Sender | None) -> str:
+    name = signal_name(death.signal)
+    if cause == "inconclusive":
+        return f"Ended by {name}, and who sent it was not observed"
+    if cause == "kernel_sigkill_other":
+        return "Killed by the kernel, but not by its OOM killer"
+    if cause == "crash":
+        outside = sent_by is not None and sent_by.kind in {"outside", "launcher", "job"}
+        return f"Ended by {name}, sent by another process" if outside else f"Crashed: {name}"
+    if cause == "exited":
+        return f"Ended by {name}"
+    if sent_by is None:
+        return f"Ended by {name}, and who sent it was not observed"
+    assert death.by is not None
+    return f"Ended by {name} from {people.sender_name(case.story, death.by)}"
+
+
+def _summary(case: Case, death: Death) -> str:
+    clock = (case.story.utc(death.at_ns) or "")[11:23]
+    at = f" at {clock} UTC" if clock else ""
+    by = ""
+    if death.by is not None and death.signal in {SIGKILL, SIGTERM}:
+        by = f" that came from {people.sender_text(case.story, death.by)}"
+    return f"{people.subject(case.story, death.id)} ended{at} by {signal_name(death.signal)}{by}."
+
+
+def _moment(death: Death) -> int:
+    return death.by.ts_ns if death.by is not None else death.at_ns
+
+
+def _sent(case: Case, death: Death) -> Link:
+    name = "the signal"
+    if death.by is not None:
+        how = {0: "kill", -6: "tgkill"}.get(death.by.code, f"code {death.by.code}")
+        if is_kernel_kill_signal(death.by):
+            comm = f"{death.by.sender_comm!r} ({death.by.sender_tgid})"
+            statement = f"SIGKILL by the kernel, in the context of {comm}; not from the OOM killer"
+        elif death.by.code > 0:
+            statement = f"{signal_name(death.signal)} raised by the kernel for what it did ({how})"
+        else:
+            statement = f"{signal_name(death.signal)} ({how}) from {people.sender_text(case.story, death.by)}"
+        return Link(link=1, name=name, status="present", statement=statement, evidence=(death.by.seq,))
+    if death.signal not in HOOKED_SIGNALS | CRASH_SIGNALS:
+        # Nothing claims to know who sent it; that it ended the process stands in its status.
+        return Link(link=1, name=name, status="present", statement=f"{death.status}; senders of it are not watched")
+    return Link(
+        link=1, name=name, status="not_observed", statement=f"nobody was seen to send {signal_name(death.signal)}"
+    )
+
+
+def _not_oom(case: Case, death: Death) -> Link:
+    name = "not an OOM kill"
+    marked = death.exit is not None and death.exit.oom_marked
+    status: Status = "present"
+    if not case.story.watched("mark_victim", SIGNAL_HOOK):
+        status, statement = "not_observed", "the kernel's OOM killer was not watched"
+    elif case.was_dying(death.id) or (marked and death.by is not None and not is_kernel_kill_signal(death.by)):
+        statement = "the OOM killer marked it when it was dying already; it did not kill it"
+    elif marked:
+        status, statement = "not_observed", "it was marked by the OOM killer, and how was not seen"
+    else:
+        statement = "the OOM killer neither killed nor marked it"
+    return Link(link=2, name=name, status=status, statement=statement)
+
+
+def _died(death: Death) -> Link:
+    waited = "; so its parent's wait says" if death.ended is not None else ""
+    evidence = tuple(e.seq for e in (death.exit, death.ended) if e is not None)
+    return Link(
+        link=4, name="it died of that", status="present", statement=f"{death.status}{waited}", evidence=evidence
+    )
+
+
+def _handled_sigterm(case: Case) -> Iterable[Finding]:
+    """The job got SIGTERM from outside, handled it and exited: it was stopped, it did not fail by itself."""
+    death = case.root_death
+    if death is None or death.signal or not death.failed or death.terminated is None:
+        return
+    story, signal = case.story, death.terminated
+    sent_by = people.sender(story, signal)
+    if sent_by.kind not in {"outside", "kernel"}:
+        return
+    links = (
+        Link(
+            link=1,
+            name="the signal",
+            status="present",
+            statement=f"SIGTERM from {people.sender_text(story, signal)}",
+            evidence=(signal.seq,),
+        ),
+        _not_oom(case, death),
+        belongs(story, death.id),
+        Link(
+            link=4,
+            name="it ended of that",
+            status="not_observed",
+            statement=f"it exited with status {death.code} afterwards; that it did so because of the signal is likely",
+            evidence=death.evidence,
+        ),
+    )
+    incident = Incident(
+        cause="sigterm",
+        strength=strength(links, ()),
+        at=story.utc(signal.ts_ns),
+        headline=f"Stopped by SIGTERM from {people.sender_name(story, signal)}",
+        summary=f"{people.subject(story, death.id)} got SIGTERM and then exited with status {death.code}.",
+        victim=people.process(story, death.id),
+        victims=(people.process(story, death.id),),
+        sender=sent_by,
+        signal=SIGTERM,
+        exit_code=death.code,
+        proof=links,
+    )
+    yield Finding(at_ns=signal.ts_ns, ids=(death.id,), incident=incident, kind="death")

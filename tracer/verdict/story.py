@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The facts of one recording, gathered once: order, tree, roles, clocks, what watched and was lost. No conclusions."""
+
+import bisect
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import TypeVar, cast
+
+from tracer.attribution.roles import Role, assign
+from tracer.attribution.tree import Member, Tree
+from tracer.events import (
+    AnyEvent,
+    Armed,
+    Clock,
+    Disarmed,
+    Event,
+    Header,
+    HookStatus,
+    JobEnded,
+    JobStarted,
+    LogEvent,
+    Losses,
+    Note,
+    OomMark,
+    ProcessId,
+    process_id,
+)
+from tracer.units import NS_PER_S, format_utc
+
+EventT = TypeVar("EventT", bound=Event)
+
+LOSS_WINDOW_BEFORE_NS = 10 * NS_PER_S
+LOSS_WINDOW_AFTER_NS = 1 * NS_PER_S
+KILL_HOOKS = ("mark_victim", "signal_generate", "sched_process_exit")
+"""Without one of these the kernel's decision was not watched in full."""
+
+
+class Story:
+    """Events in time order, each once, with what can be looked up in them.
+
+    Args:
+        events: of one recording, in any order; duplicates (same `seq`) are dropped.
+    """
+
+    def __init__(self, events: Iterable[AnyEvent]) -> None:
+        unique: dict[int, AnyEvent] = {}
+        for event in events:
+            unique.setdefault(event.seq, event)
+        self.events: Sequence[AnyEvent] = sorted(unique.values(), key=lambda e: (e.ts_ns, e.seq))
+        self.missing_events = (max(unique) + 1 - len(unique)) if unique else 0
+        self.tree = Tree.of(self.events)
+        self._by_kind: dict[type[Event], Sequence[Event]] = {}
+
+    def of(self, kind: type[EventT]) -> Sequence[EventT]:
+        """All events of one class or its subclasses, in time order."""
+        if kind not in self._by_kind:
+            self._by_kind[kind] = [e for e in self.events if isinstance(e, kind)]
+        return cast("Sequence[EventT]", self._by_kind[kind])
+
+    @cached_property
+    def roles(self) -> dict[ProcessId, Role]:
+        """A role for every member of the tree."""
+        return dict(assign(self.tree))
+
+    @cached_property
+    def header(self) -> Header | None:
+        return next(iter(self.of(Header)), None)
+
+    @cached_property
+    def job(self) -> JobStarted | None:
+        return self.tree.root_event
+
+    @cached_property
+    def job_ended(self) -> JobEnded | None:
+        return next((e for e in self.of(JobEnded) if self.job and e.tgid == self.job.tgid), None)
+
+    @cached_property
+    def hooks(self) -> dict[str, HookStatus]:
+        """By the last part of the name: `mark_victim`, `kmsg`."""
+        return {h.hook.rpartition(":")[2]: h for h in self.of(HookStatus)}
+
+    def watched(self, *hooks: str) -> bool:
+        """Whether the tracer was armed with all of these."""
+        return bool(self.of(Armed)) and all(h in self.hooks and self.hooks[h].attached for h in hooks)
+
+    def watched_from_start(self, *hooks: str) -> bool:
+        """Whether it was so before the job began, and to the end."""
+        armed = self.of(Armed)
+        began_before = bool(armed and self.job and not self.job.attached and armed[0].ts_ns <= self.job.ts_ns)
+        return self.watched(*hooks) and began_before and bool(self.of(Disarmed))
+
+    def utc(self, ts_ns: int) -> str | None:
+        """Wall time of a monotonic time, by the newest clock reading before it."""
+        readings: list[Clock | Header] = [e for e in self.events if isinstance(e, Clock | Header)]
+        if not readings:
+            return None
+        place = bisect.bisect_right([r.ts_ns for r in readings], ts_ns)
+        reading = readings[max(place - 1, 0)]
+        return format_utc(reading.realtime_ns + ts_ns - reading.ts_ns)
+
+    def doubts(self, from_ns: int, to_ns: int) -> tuple[str, ...]:
+        """Why something may be missing around this span: an empty tuple allows a proof."""
+        found = []
+        first, last = from_ns - LOSS_WINDOW_BEFORE_NS, to_ns + LOSS_WINDOW_AFTER_NS
+        before: Losses | None = None
+        confirmed = False
+        for now in self.of(Losses):
+            since = before.ts_ns if before else 0
+            moved = now.total - (before.total if before else 0)
+            if moved > 0 and since <= last and now.ts_ns >= first:
+                found.append(f"{moved} kernel records were lost near it")
+            confirmed = confirmed or now.ts_ns >= to_ns
+            before = now
+        if not confirmed:
+            found.append("the recording ends before it could say whether records were lost")
+        if self.missing_events:
+            found.append(f"{self.missing_events} events are missing from the recording")
+        return tuple(found)
+
+    @cached_property
+    def caveats(self) -> tuple[str, ...]:
+        """What holds for the whole recording."""
+        found = []
+        if not self.of(Armed):
+            found.append("The kernel was not watched: there is no proof of what it did.")
+        elif not self.of(Disarmed):
+            found.append("The recording has no end: the tracer was stopped or died before it was done.")
+        found += [
+            f"Not watched: {h.hook}{f' ({h.why_not})' if h.why_not else ''}."
+            for name, h in self.hooks.items()
+            if not h.attached and name in (*KILL_HOOKS, "sched_process_fork", "kmsg")
+        ]
+        if self.missing_events:
+            found.append(f"{self.missing_events} events are missing from the recording.")
+        last = next(reversed(self.of(Losses)), None)
+        if last is not None and last.total:
+            found.append(f"Lost in all: {_loss_text(last)}.")
+        if last is not None and last.log_gaps:
+            found.append(f"{last.log_gaps} records of the kernel log were overwritten before they could be read.")
+        untrusted = sum(1 for e in self.of(LogEvent) if not e.trusted)
+        if untrusted:
+            found.append(f"{untrusted} log records may be forged and were not counted as evidence.")
+        found += [e.text for e in self.of(Note)]
+        return tuple(dict.fromkeys(found))
+
+    def outside_marks(self) -> Sequence[OomMark]:
+        """Marks of processes that are not the job's."""
+        return [m for m in self.of(OomMark) if not self.is_ours(m.tgid, m.start_ns)]
+
+    def is_ours(self, tgid: int, start_ns: int) -> bool:
+        """Whether the process is of the job: by recorded forks, or by the kernel's tree filter."""
+        member = self.member(tgid, start_ns)
+        return member is not None and (member.id in self.tree.members or member.claimed)
+
+    def member(self, tgid: int, start_ns: int) -> Member | None:
+        """Everything known of the process."""
+        return self.tree.processes.get(process_id(tgid, start_ns))
+
+
+def _loss_text(losses: Losses) -> str:
+    parts = [f"{count} {kind}" for kind, count in sorted(losses.dropped.items()) if count]
+    parts += [f"{n} {what}" for n, what in ((losses.short, "short"), (losses.unknown, "of unknown kind")) if n]
+    if losses.untracked:
+        parts.append(f"{losses.untracked} processes that did not fit into the tree filter")
+    return ", ".join(parts)

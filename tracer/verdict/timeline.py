@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The story in order of time: memory, reclaim, marks, signals, kill, exits. Everything a view shows as a line."""
+
+from collections.abc import Iterable, Sequence
+
+from tracer.events import (
+    CgroupSample,
+    OomLevel,
+    OomMark,
+    ProcessId,
+    ReclaimSample,
+    SignalSent,
+    process_id,
+)
+from tracer.units import MIB, NS_PER_S, format_bytes, format_duration
+from tracer.verdict import growth, people
+from tracer.verdict.deaths import Death, signal_name
+from tracer.verdict.incident import Case, Finding
+from tracer.verdict.kills import Kill
+from tracer.verdict.model import Entry, EntryKind, Series
+
+MAX_GROWERS = 3
+FLAT_BYTES = 4 * MIB
+LEAST_SHARE = 0.25
+"""A curve of its own is for those that grew at least this much of what the most grown did."""
+RECLAIM_WINDOW_NS = 10 * NS_PER_S
+MAX_ENTRIES = 60
+
+
+def build(case: Case, primary: Finding, downed: set[ProcessId]) -> tuple[Entry, ...]:
+    """Entries in time order; times are relative to the primary incident."""
+    entries = [
+        *_start(case, primary),
+        *_memory(case, primary),
+        *_cgroup(case, primary),
+        *_reclaim(case, primary),
+        *_dying(case, primary),
+        *_kills(case, primary),
+        *_signals(case, primary),
+        *_exits(case, primary, downed),
+        *_gone(case, primary),
+    ]
+    ordered = sorted(entries, key=lambda e: (e.at_ns, e.kind != "memory", e.who))
+    return tuple(_thinned(ordered))
+
+
+def _thinned(entries: Sequence[Entry]) -> Iterable[Entry]:
+    """All that matters stays; of the rest the first ones, and the number of those left out is said."""
+    spare = MAX_ENTRIES - sum(1 for e in entries if e.primary or e.series is not None)
+    left_out = 0
+    for entry in entries:
+        if entry.primary or entry.series is not None:
+            yield entry
+        elif spare > 0:
+            spare -= 1
+            yield entry
+        else:
+            left_out += 1
+    if left_out:
+        last = entries[-1]
+        yield Entry(at_ns=last.at_ns, offset_ns=last.offset_ns, kind="note", who="", text=f"{left_out} more events")
+
+
+def _entry(about: Finding, at_ns: int, kind: EntryKind, who: str, text: str, **more: object) -> Entry:
+    return Entry(at_ns=at_ns, offset_ns=at_ns - about.at_ns, kind=kind, who=who, text=text, **more)  # type: ignore[arg-type]
+
+
+def _start(case: Case, primary: Finding) -> Iterable[Entry]:
+    job = case.story.job
+    if job is not None:
+        command = " ".join(job.argv) if job.argv else "the job"
+        who = people.short(case.story, process_id(job.tgid, job.start_ns))
+        yield _entry(primary, job.ts_ns, "start", who, command, pid=job.tgid, evidence=(job.seq,))
+
+
+def _memory(case: Case, primary: Finding) -> Iterable[Entry]:
+    """The most grown, each with its curve, the victim among them; the rest in one line."""
+    victims = [k for k in case.kills.kills if k.id in primary.ids]
+    found = growth.growths(case.story, primary.at_ns, victims)
+    least = max(FLAT_BYTES, found[0].grown_bytes * LEAST_SHARE) if found else FLAT_BYTES
+    shown = [g for g in found[:MAX_GROWERS] if g.grown_bytes >= least]
+    if primary.kind == "oom":
+        shown += [g for g in found if g.id == primary.ids[0] and g not in shown and len(g.points) > 1]
+    for grown in shown:
+        rate = grown.rate_bytes_per_s
+        speed = f", {format_bytes(round(rate))}/s" if rate is not None and abs(rate) >= MIB else ""
+        text = f"{format_bytes(grown.first_bytes)} to {format_bytes(grown.last_bytes)}{speed}"
+        at_ns = grown.first_ns
+        who = people.short(case.story, grown.id)
+        yield _entry(primary, at_ns, "memory", who, text, pid=grown.id.tgid, series=grown.series())
+    rest = [g for g in found if g not in shown and g.id not in primary.ids]
+    if shown and rest:
+        low, high = min(g.last_bytes for g in rest), max(g.last_bytes for g in rest)
+        size = format_bytes(low) if low == high else f"{format_bytes(low)} to {format_bytes(high)}"
+        most = max(g.grown_bytes for g in rest)
+        names = f"{len(rest)} others" if len(rest) > 1 else people.short(case.story, rest[0].id)
+        text = f"{size}{' each' if len(rest) > 1 else ''}"
+        text += f", grown by {format_bytes(most)} at most" if most >= FLAT_BYTES else ", flat"
+        yield _entry(primary, min(g.first_ns for g in rest), "memory", names, text)
+
+
+def _cgroup(case: Case, primary: Finding) -> Iterable[Entry]:
+    """Usage of the cgroup whose limit was hit."""
+    limit = primary.incident.limit
+    kill = case.kills.of(primary.ids[0]) if primary.ids else None
+    if limit is None or kill is None or limit.cgroup is None:
+        return
+    owners = [level.owner for level in limit.chain]
+    owner = kill.levels[owners.index(True)].cgroup_id if True in owners else None
+    points: list[tuple[int, int]] = [
+        (s.ts_ns, s.usage_bytes)
+        for s in case.story.of(CgroupSample)
+        if s.usage_bytes is not None and s.ts_ns <= kill.at_ns and s.cgroup_id == owner is not None
+    ]
+    if not points or limit.usage_bytes is None:
+        return
+    points.append((kill.at_ns, limit.usage_bytes))
+    series: Series = growth.resample(points, points[0][0], points[-1][0])
+    text = f"{format_bytes(points[0][1])} to {format_bytes(limit.usage_bytes)} of {format_bytes(limit.limit_bytes)}"
+    yield _entry(primary, points[0][0], "memory", "cgroup", text, series=series)
+
+
+def _reclaim(case: Case, primary: Finding) -> Iterable[Entry]:
+    """How hard the kernel tried to free memory just before."""
+    if primary.kind != "oom":
+        return
+    kill = case.kills.of(primary.ids[0])
+    ids = {level.cgroup_id for level in kill.levels} if kill is not None else set()
+    if kill is not None:
+        ids |= _stalled_cgroups(case, kill)
+    by_cgroup: dict[int, list[ReclaimSample]] = {}
+    for sample in case.story.of(ReclaimSample):
+        if sample.cgroup_id in ids:
+            by_cgroup.setdefault(sample.cgroup_id, []).append(sample)
+    runs = stall_ns = direct = 0
+    first_ns = None
+    for samples in by_cgroup.values():
+        inside = [s for s in samples if -RECLAIM_WINDOW_NS <= s.ts_ns - primary.at_ns <= NS_PER_S]
+        before = [s for s in samples if s.ts_ns < primary.at_ns - RECLAIM_WINDOW_NS]
+        if inside:
+            last, base = inside[-1], before[-1] if before else None
+            runs += last.memcg_runs - (base.memcg_runs if base else 0)
+            direct += last.direct_runs - (base.direct_runs if base else 0)
+            stall_ns += last.memcg_stall_ns + last.direct_stall_ns
+            stall_ns -= base.memcg_stall_ns + base.direct_stall_ns if base else 0
+            first_ns = min(first_ns or inside[0].ts_ns, inside[0].ts_ns)
+    if first_ns is not None and runs + direct:
+        of_what = f"{runs} runs at the limit" + (f", {direct} for the machine" if direct else "")
+        text = f"{of_what}, tasks stalled {format_duration(stall_ns)} in all"
+        yield _entry(primary, min(first_ns, primary.at_ns), "reclaim", "kernel", text)
+
+
+def _stalled_cgroups(case: Case, kill: Kill) -> set[int]:
+    """Cgroups of the job's processes: a sibling's stall is for the same limit."""
+    job = case.story.job
+    own = {job.cgroup_id} if job is not None and job.cgroup_id is not None and job.own_cgroup else set()
+    return own | {level.cgroup_id for level in case.story.of(OomLevel) if level.ts_ns == kill.at_ns}
+
+
+def _dying(case: Case, primary: Finding) -> Iterable[Entry]:
+    for mark in case.kills.dying:
+        outside = not case.story.is_ours(mark.mark.tgid, mark.mark.start_ns)
+        who = f"{mark.mark.comm} {mark.id.tgid}" if outside else people.short(case.story, mark.id)
+        yield _entry(
+            primary,
+            mark.mark.ts_ns,
+            "mark",
+            who,
+            mark.why,
+            pid=mark.id.tgid,
+            outside=outside,
+            evidence=(mark.mark.seq,),
+        )
+
+
+def _kills(case: Case, primary: Finding) -> Iterable[Entry]:
+    for kill in case.kills.kills:
+        ours = case.story.is_ours(kill.id.tgid, kill.start_ns)
+        mark = kill.mark
+        text = "killed by the kernel for want of memory"
+        if mark is not None:
+            text = _memory_text(mark)
+        name = mark.comm if mark is not None else "?"
+        yield _entry(
+            primary,
+            kill.at_ns,
+            "kill",
+            people.short(case.story, kill.id) if ours else f"{name} {kill.id.tgid}",
+            text,
+            pid=kill.id.tgid,
+            primary=kill.id in primary.ids,
+            outside=not ours,
+            evidence=kill.evidence,
+        )
+
+
+def _memory_text(mark: OomMark) -> str:
+    """What the victim held; anonymous memory always, the rest where there is any."""
+    parts = (
+        (mark.anon_rss_bytes, "anonymous"),
+        (mark.file_rss_bytes, "file"),
+        (mark.shmem_rss_bytes, "shared"),
+        (mark.swap_bytes, "swapped"),
+    )
+    return ", ".join(f"{format_bytes(size)} {kind}" for size, kind in parts if size or kind == "anonymous")
+
+
+def _signals(case: Case, primary: Finding) -> Iterable[Entry]:
+    """Signals that ended a process of the job, OOM kills aside, and SIGTERMs to it."""
+    told = {id(d.by) for d in case.deaths if d.by is not None} | {id(d.terminated) for d in case.deaths if d.terminated}
+    for signal in case.story.of(SignalSent):
+        identity = process_id(signal.tgid, signal.start_ns)
+        if id(signal) in told and case.kills.of(identity) is None:
+            yield _signal(case, primary, signal, identity)
+
+
+def _signal(case: Case, primary: Finding, signal: SignalSent, identity: ProcessId) -> Entry:
+    return _entry(
+        primary,
+        signal.ts_ns,
+        "signal",
+        people.short(case.story, identity),
+        f"{signal_name(signal.signal)} from {people.sender_text(case.story, signal)}",
+        pid=identity.tgid,
+        primary=identity in primary.ids and signal.ts_ns == primary.at_ns,
+        collateral=identity not in primary.ids and signal.ts_ns > primary.at_ns,
+        evidence=(signal.seq,),
+    )
+
+
+def _exits(case: Case, primary: Finding, downed: set[ProcessId]) -> Iterable[Entry]:
+    """Ends of those with a part in it; the quiet ones are counted."""
+    quiet: list[Death] = []
+    for death in case.deaths:
+        if death.id in primary.ids or death.id in downed or death.failed or death.id == case.story.tree.root:
+            marked = ", marked by the OOM killer" if death.exit is not None and death.exit.oom_marked else ""
+            yield _entry(
+                primary,
+                death.at_ns,
+                "exit",
+                people.short(case.story, death.id),
+                f"{death.status}{marked if death.id not in primary.ids else ''}",
+                pid=death.id.tgid,
+                primary=death.id in primary.ids,
+                collateral=death.id in downed,
+                evidence=death.evidence,
+            )
+        else:
+            quiet.append(death)
+    if quiet:
+        count = "1 process" if len(quiet) == 1 else f"{len(quiet)} processes"
+        yield _entry(primary, quiet[-1].at_ns, "exit", count, "exit 0, the last one here")
+
+
+def _gone(case: Case, primary: Finding) -> Iterable[Entry]:
+    for member in case.story.tree.members.values():
+        if member.gone is not None and member.exit is None:
+            yield _entry(
+                primary,
+                member.gone.ts_ns,
+                "gone",
+                people.short(case.story, member.id),
+                "vanished; how it ended was not seen",
+                pid=member.id.tgid,
+                evidence=(member.gone.seq,),
+            )
