@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verdict as one JSON document: the public contract, in the order in which its fields are declared."""
+
+import json
+
+import msgspec
+
+from tracer.verdict.model import Report
+
+Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
+
+
+def render(report: Report) -> str:
+    """Lay out the verdict as JSON, two spaces deep, `null` for unknown, in ASCII alone.
+
+    ASCII because the document is often looked at on a terminal: JSON itself lets DEL and the C1 controls,
+    among them a one-byte CSI, and the bidi controls through unescaped.
+    """
+    document = _without_lone_surrogates(msgspec.to_builtins(report.verdict))
+    text = json.dumps(document, indent=2, ensure_ascii=True, allow_nan=False)
+    return text.replace("\x7f", "\\u007f") + "\n"
+
+
+def _without_lone_surrogates(value: Json) -> Json:
+    # Valid to JSON's grammar, but strict readers refuse them: shown as the text `\udc80` instead.
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, dict):
+        return {key: _without_lone_surrogates(field) for key, field in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_lone_surrogates(item) for item in value]
+    return value

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report for a terminal, a pipe or a file: two lines that say it all, then the proof and the story."""
+
+from itertools import chain
+
+from tracer.verdict.model import Entry, Incident, Report
+from tracer.views.terminal import sections
+from tracer.views.terminal.page import ASCII, UNICODE, Page
+from tracer.views.terminal.safe import safe_report
+from tracer.views.terminal.timeline import write_timeline
+from tracer.views.terminal.words import is_clean
+
+DEFAULT_WIDTH = 80
+MOST_WIDTH = 120
+"""Longer lines are hard to read."""
+LEAST_WIDTH = 40
+"""Narrower than this the terminal has to wrap."""
+
+_TROUBLE = frozenset({"oom", "mark", "signal", "kill", "gone"})
+
+__all__ = ["DEFAULT_WIDTH", "LEAST_WIDTH", "MOST_WIDTH", "render"]
+
+
+def render(report: Report, *, width: int | None = None, color: bool = False, ascii_only: bool = False) -> str:
+    """Lay the report out for `width` columns: 80 for `None`, kept between 40 and 120.
+
+    `color` brings escape codes for colours and weights, and without it there are none; `ascii_only` leaves
+    nothing but printable ASCII, for outputs of another encoding than UTF-8.
+    """
+    columns = DEFAULT_WIDTH if width is None else min(max(width, LEAST_WIDTH), MOST_WIDTH)
+    page = Page(columns, ASCII if ascii_only else UNICODE)
+    _write(page, safe_report(report, ascii_only=ascii_only))
+    return page.written(color=color)
+
+
+def _write(page: Page, report: Report) -> None:
+    incident = _primary(report)
+    sections.write_headline(page, incident)
+    clean = is_clean(incident)
+    if not clean:
+        sections.write_facts(page, report, incident)
+        sections.write_proof(page, incident.proof)
+        sections.write_chain(page, incident)
+    if not clean or _eventful(report.timeline):
+        write_timeline(page, report.timeline, incident)
+    sections.write_remedies(page, incident)
+    sections.write_others(page, report, incident)
+    sections.write_caveats(page, chain(incident.caveats, report.verdict.caveats))
+    sections.write_footer(page, report)
+
+
+def _primary(report: Report) -> Incident:
+    incidents = report.verdict.incidents
+    if 0 <= report.verdict.primary < len(incidents):
+        return incidents[report.verdict.primary]
+    return Incident(cause="inconclusive", strength="possible", headline="Nothing was observed")
+
+
+def _eventful(timeline: tuple[Entry, ...]) -> bool:
+    # A job that ended well needs no story, unless something was killed beside it.
+    return any(entry.kind in _TROUBLE or entry.outside for entry in timeline)

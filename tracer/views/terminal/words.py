@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Phrases for the values of a report: a process, its memory, a moment, a sender."""
+
+import re
+import shlex
+
+from tracer.units import format_bytes, format_duration, format_limit
+from tracer.verdict.model import Cause, Incident, Job, Level, Process, Role, Sender, SenderKind
+
+UNKNOWN = "?"
+
+HEADLINES: dict[Cause, str] = {
+    "host_oom_global": "Killed by the kernel: the machine ran out of RAM",
+    "host_oom_cgroup": "Killed by the kernel: host RAM ran out at a cgroup limit",
+    "host_oom_cpuset": "Killed by the kernel: RAM ran out on the NUMA nodes of the cpuset",
+    "host_oom_mempolicy": "Killed by the kernel: RAM ran out on the NUMA nodes of the memory policy",
+    "host_oom_unknown_scope": "Killed by the kernel: host RAM ran out",
+    "operator_oom": "Killed by the kernel because an operator asked for an OOM kill",
+    "userspace_oom_daemon": "Killed by an OOM daemon",
+    "sigkill": "Killed with SIGKILL by a process, not by the kernel",
+    "sigterm": "Ended with SIGTERM",
+    "kernel_sigkill_other": "Killed by the kernel, not for want of memory",
+    "shm_exhausted": "Shared memory ran out",
+    "pinned_host_memory": "Pinned host memory ran out",
+    "host_allocation_failed": "An allocation of host memory failed",
+    "memory_stall": "Stalled for want of memory",
+    "cuda_oom": "Out of GPU memory",
+    "crash": "Crashed",
+    "exited": "Exited",
+    "inconclusive": "What ended the job was not observed",
+}
+"""For an incident that brings no headline of its own."""
+
+_ROLES: dict[Role, str] = {
+    "launcher": "launcher",
+    "rank": "rank",
+    "dataloader_worker": "DataLoader worker",
+    "auxiliary": "auxiliary process",
+    "helper": "helper process",
+    "job": "process of the job",
+    "outside": "process outside the job",
+}
+
+_SENDERS: dict[SenderKind, str] = {
+    "kernel": "the kernel itself",
+    "daemon": "an OOM daemon",
+    "launcher": "the launcher of the job",
+    "self": "the process itself",
+    "job": "another process of the job",
+    "outside": "from outside the job",
+}
+
+_RFC_3339 = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(\.\d{1,3})?\d*Z")
+
+
+def headline(incident: Incident) -> str:
+    """Its own headline, else one for its cause."""
+    if incident.headline:
+        return incident.headline
+    if incident.cause == "exited" and incident.exit_code is not None:
+        return f"Exited with status {incident.exit_code}; nothing was killed"
+    return HEADLINES[incident.cause]
+
+
+def is_clean(incident: Incident) -> bool:
+    """Whether nothing went wrong at all."""
+    return incident.cause == "exited" and incident.exit_code == 0
+
+
+def who(process: Process) -> str:
+    """`DataLoader worker 2 of rank 0`, `rank 0`, `launcher`, `process`."""
+    if process.role is None:
+        return "process"
+    name = _ROLES[process.role]
+    if process.role == "rank":
+        return name if process.rank is None else f"{name} {process.rank}"
+    if process.role == "dataloader_worker" and process.worker is not None:
+        name = f"{name} {process.worker}"
+    return name if process.rank is None else f"{name} of rank {process.rank}"
+
+
+def pid(process: Process) -> str:
+    """`pid 41233`, with the one that its container shows where that is another."""
+    inner = process.ns_pids[-1] if process.ns_pids else process.pid
+    return f"pid {process.pid}" if inner == process.pid else f"pid {process.pid} ({inner} in its container)"
+
+
+def described(process: Process) -> str:
+    """`rank 0, pid 41210, python`."""
+    return ", ".join(part for part in (who(process), pid(process), process.comm) if part)
+
+
+def memory(process: Process) -> str:
+    """`402 MiB anonymous, 5.00 MiB file`: what is known and not zero; empty when nothing is known."""
+    parts = (
+        (process.rss_anon_bytes, "anonymous"),
+        (process.rss_file_bytes, "file"),
+        (process.rss_shmem_bytes, "shared"),
+        (process.swap_bytes, "swapped out"),
+    )
+    return ", ".join(f"{format_bytes(size)} {name}" for size, name in parts if size)
+
+
+def anonymous(process: Process) -> str:
+    """`402 MiB anonymous`, the part that cannot be freed; empty when it is not known."""
+    return "" if process.rss_anon_bytes is None else f"{format_bytes(process.rss_anon_bytes)} anonymous"
+
+
+def sender(by: Sender) -> str:
+    """`slurmstepd, pid 812, uid 0, started by slurmd; from outside the job`."""
+    parts = [by.comm or "a process"]
+    if by.pid is not None:
+        parts.append(f"pid {by.pid}")
+    if by.uid is not None:
+        parts.append(f"uid {by.uid}")
+    if by.parent_comm:
+        parts.append(f"started by {by.parent_comm}")
+    return f"{', '.join(parts)}; {_SENDERS[by.kind]}"
+
+
+def job(run: Job) -> str:
+    """`python train.py -> exit 1`."""
+    command = shlex.join(run.argv) if run.argv else "" if run.pid is None else f"pid {run.pid}"
+    return " -> ".join(part for part in (command, run.status) if part)
+
+
+def level_limit(level: Level) -> str:
+    """`512 MiB`, `no limit`, `?`."""
+    return "no limit" if level.limited is False else format_limit(level.limit_bytes)
+
+
+def offset(offset_ns: int) -> str:
+    """`-12.0 s`, `0`, `+3.1 ms`."""
+    return "0" if offset_ns == 0 else f"{'+' if offset_ns > 0 else ''}{format_duration(offset_ns)}"
+
+
+def moment(at: str | None) -> str:
+    """`2026-11-30 14:02:31.118 UTC`; what is not of the expected form is passed on; empty for unknown."""
+    if at is None:
+        return ""
+    match = _RFC_3339.fullmatch(at)
+    return f"{match[1]} {match[2]}{match[3] or ''} UTC" if match else at
