@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`oomtrace run` up to the point where the kernel is needed, and over stand-in sources from there on."""
+
+import contextlib
+import json
+import os
+
+import pytest
+
+from tests.unit.pipeline.stand_ins import sources
+from tracer.cli import main
+from tracer.errors import LoaderFailed
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def machine(folder, monkeypatch):
+    """As root, on a machine without BPF whose sources say what the stand-ins say."""
+
+    @contextlib.contextmanager
+    def opened(*, need_kernel=False):
+        if need_kernel:
+            raise LoaderFailed("import", "no bcc")
+        yield sources()
+
+    monkeypatch.setattr("tracer.cli.run.open_sources", opened)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    return folder
+
+
+def recordings(folder):
+    return sorted(path.name for path in folder.glob("*.oomtrace"))
+
+
+def test_without_root_it_says_which_command_to_use_and_runs_nothing(folder, monkeypatch, capsys):
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setattr("sys.argv", ["oomtrace", "run", "--", "touch", "a file"])
+
+    assert main(["run", "--", "touch", "a file"]) == 4
+
+    err = capsys.readouterr().err
+    assert "sudo \"$(command -v oomtrace)\" run -- touch 'a file'" in err
+    assert err.count("\n") == 1
+    assert os.listdir(folder) == []
+
+
+@pytest.mark.parametrize("options", [["--memory-max", "lots"], ["--memory-max", "0"], ["--swap-max", "-1"]])
+def test_a_bad_size_is_wrong_usage_and_runs_nothing(machine, options):
+    assert main(["run", *options, "--", "touch", "x"]) == 2
+    assert os.listdir(machine) == []
+
+
+def test_the_status_of_the_job_is_ours(machine, capfd):
+    assert main(["run", "--", "sh", "-c", "echo out; echo err >&2; exit 3"]) == 3
+
+    out, err = capfd.readouterr()
+    assert out == "out\n"
+    assert "err\n" in err
+
+
+@pytest.mark.parametrize(
+    "argv", [["--", "sh", "-c", "exit 4"], ["sh", "-c", "exit 4"], ["sh", "-c", "exit $2", "--", "--", "4"]]
+)
+def test_the_command_may_stand_with_and_without_dashes_before_it(machine, argv):
+    assert main(["run", *argv]) == 4
+
+
+def test_options_of_the_command_are_its_own(machine, capfd):
+    assert main(["run", "echo", "--record", "-", "--help"]) == 0
+    assert capfd.readouterr().out == "--record - --help\n"
+
+
+def test_the_recording_lies_in_this_folder_and_is_private(machine):
+    main(["run", "--", "true"])
+
+    [name] = recordings(machine)
+    assert name.endswith(f"-{os.getpid()}.oomtrace")
+    assert (machine / name).stat().st_mode & 0o777 == 0o600
+
+
+def test_the_recording_may_be_kept_elsewhere_or_not_at_all(machine, capfd):
+    assert main(["run", "--record", "a.rec", "--", "true"]) == 0
+    assert main(["run", "--record", "-", "--", "true"]) == 0
+
+    assert os.listdir(machine) == ["a.rec"]
+    assert "true" in capfd.readouterr().err
+
+
+def test_a_recording_is_never_overwritten_and_the_job_not_started(machine):
+    (machine / "a.rec").write_text("mine")
+
+    assert main(["run", "--record", "a.rec", "--", "touch", "x"]) == 2
+    assert os.listdir(machine) == ["a.rec"]
+    assert (machine / "a.rec").read_text() == "mine"
+
+
+def test_the_report_goes_to_a_file_that_is_asked_for(machine, capfd):
+    assert main(["run", "--report", "out.txt", "--", "sh", "-c", "exit 3"]) == 3
+
+    assert "exit 3" in (machine / "out.txt").read_text()
+    assert "Proof" not in capfd.readouterr().err
+
+
+def test_a_report_file_that_cannot_be_written_is_known_before_the_job_starts(machine):
+    assert main(["run", "--report", "no/such/out.txt", "--", "touch", "x"]) == 3
+    assert os.listdir(machine) == []
+
+
+def test_live_and_replay_say_the_same(machine, capsys):
+    main(["run", "--report", "live.txt", "--record", "a.rec", "--", "sh", "-c", "exit 3"])
+    capsys.readouterr()
+
+    assert main(["report", "a.rec"]) == 0
+    assert capsys.readouterr().out == (machine / "live.txt").read_text()
+
+
+def test_without_bpf_it_says_so_and_the_verdict_is_weaker(machine, capfd):
+    main(["run", "--record", "a.rec", "--", "sh", "-c", "exit 3"])
+    assert "no proof: no BPF here" in capfd.readouterr().err
+
+    main(["report", "--json", "a.rec"])
+    verdict = json.loads(capfd.readouterr().out)
+    assert any("no BPF here" in caveat for caveat in verdict["caveats"])
+
+
+def test_where_bpf_is_required_the_job_is_not_started_and_nothing_left_behind(machine, capsys):
+    assert main(["run", "--require-bpf", "--", "touch", "x"]) == 5
+
+    assert "no bcc" in capsys.readouterr().err
+    assert os.listdir(machine) == []
+
+
+def test_a_command_that_is_not_there_is_127_and_said(machine, capfd):
+    assert main(["run", "--", "no-such-command"]) == 127
+    assert "oomtrace: no-such-command: not found" in capfd.readouterr().err
+
+
+def test_a_report_that_fails_does_not_cost_the_status(machine, monkeypatch, capfd):
+    monkeypatch.setattr("tracer.cli.judging.report_on", lambda _: 1 / 0)
+
+    assert main(["run", "--record", "a.rec", "--", "sh", "-c", "exit 3"]) == 3
+
+    err = capfd.readouterr().err
+    assert "the report could not be made" in err
+    assert "a.rec" in err
+
+
+def test_secrets_in_the_command_line_stay_out_of_the_recording(machine):
+    main(["run", "--record", "a.rec", "--", "true", "--api-key", "sesame123456"])
+
+    assert b"sesame" not in (machine / "a.rec").read_bytes()

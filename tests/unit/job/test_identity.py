@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who called, from small trees of /proc."""
+
+import os
+
+import pytest
+
+from tracer.job.identity import find_caller
+
+TRACER, MONITOR, SUDO, SHELL = 400, 300, 200, 100
+PERSON = 4321
+
+
+@pytest.fixture
+def proc(tmp_path):
+    """A /proc in which user 4321's shell called sudo, with a monitor as `use_pty` makes it."""
+    sudo = tmp_path / "bin" / "sudo"
+    sudo.parent.mkdir()
+    sudo.write_text("")
+    sudo.chmod(0o4755)
+    tree = Proc(tmp_path / "proc", sudo)
+    tree.add(SHELL, parent=1, uid=PERSON, exe=tmp_path / "bin" / "bash", adj=17)
+    tree.add(SUDO, parent=SHELL, exe=sudo)
+    tree.add(
+        MONITOR,
+        parent=SUDO,
+        exe=sudo,
+        environ={"PATH": "/home/p/conda/bin:/bin", "LD_LIBRARY_PATH": "/x", "HOME": "/home/p"},
+    )
+    tree.add(TRACER, parent=MONITOR, exe=tmp_path / "bin" / "python3", adj=-500)
+    return tree
+
+
+class Proc:
+    def __init__(self, root, sudo):
+        self.root, self.sudo = root, sudo
+
+    def add(self, pid, *, parent, exe, uid=0, environ=(), adj=0, name="x"):
+        folder = self.root / str(pid)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "status").write_text(
+            f"Name:\t{name}\nUmask:\t0027\nPPid:\t{parent}\nUid:\t{uid}\t0\t0\t0\n"
+            f"Gid:\t{uid + 1}\t0\t0\t0\nGroups:\t7 8 \n"
+        )
+        (folder / "oom_score_adj").write_text(f"{adj}\n")
+        (folder / "cmdline").write_bytes(b"sudo\0CUDA_VISIBLE_DEVICES=3\0A=forged\0oomtrace\0")
+        (folder / "environ").write_bytes(b"".join(f"{k}={v}\0".encode() for k, v in dict(environ).items()))
+        (folder / "exe").unlink(missing_ok=True)
+        (folder / "exe").symlink_to(exe)
+
+    def caller(self, **environ):
+        return find_caller(environ, pid=TRACER, proc_root=str(self.root), sudo_owner=os.getuid())
+
+
+def test_under_sudo_the_caller_is_who_called_sudo(proc):
+    caller = proc.caller(SUDO_UID=str(PERSON), HOME="/root", PATH="/sbin")
+
+    assert (caller.uid, caller.gid, caller.groups) == (PERSON, PERSON + 1, (7, 8))
+    assert (caller.umask, caller.oom_score_adj, caller.caveat) == (0o027, 17, None)
+
+
+def test_the_job_gets_the_environment_that_sudo_stripped(proc):
+    caller = proc.caller(SUDO_UID=str(PERSON), HOME="/root", PATH="/sbin", SUDO_COMMAND="x")
+
+    assert caller.environ["PATH"] == "/home/p/conda/bin:/bin"
+    assert caller.environ["LD_LIBRARY_PATH"] == "/x"
+    assert caller.environ["HOME"] == "/home/p"
+    assert not [name for name in caller.environ if name.startswith("SUDO_")]
+
+
+def test_variables_given_to_sudo_itself_reach_the_job(proc):
+    caller = proc.caller(SUDO_UID=str(PERSON), CUDA_VISIBLE_DEVICES="3")
+
+    assert caller.environ["CUDA_VISIBLE_DEVICES"] == "3"
+    assert "A" not in caller.environ
+
+
+def test_without_sudo_the_caller_is_as_we_are(proc):
+    caller = proc.caller(HOME="/root")
+
+    assert (caller.uid, caller.environ, caller.caveat) == (os.getuid(), {"HOME": "/root"}, None)
+    assert caller.oom_score_adj == -500
+    assert caller.is_us
+
+
+@pytest.mark.parametrize("claimed", ["", "x", "-1", "0x10", "\u0664"])
+def test_what_is_no_number_is_no_claim(proc, claimed):
+    assert proc.caller(SUDO_UID=claimed).uid == os.getuid()
+
+
+def test_sudo_uid_does_not_count_when_the_parent_is_not_sudo(proc, tmp_path):
+    proc.add(MONITOR, parent=SUDO, exe=tmp_path / "bin" / "sh")
+
+    caller = proc.caller(SUDO_UID=str(PERSON))
+
+    assert caller.uid == os.getuid()
+    assert "not sudo" in caller.caveat
+
+
+def test_a_file_called_sudo_that_is_not_set_uid_is_not_sudo(proc):
+    proc.sudo.chmod(0o755)
+
+    assert proc.caller(SUDO_UID=str(PERSON)).uid == os.getuid()
+
+
+def test_sudo_uid_does_not_count_when_another_user_called_sudo(proc, tmp_path):
+    proc.add(SHELL, parent=1, uid=PERSON + 1, exe=tmp_path / "bin" / "bash")
+
+    caller = proc.caller(SUDO_UID=str(PERSON))
+
+    assert caller.uid == os.getuid()
+    assert "no process of that user" in caller.caveat
+
+
+def test_a_name_cannot_pose_as_the_lines_that_follow_it(proc, tmp_path):
+    proc.add(SHELL, parent=1, uid=9, exe=tmp_path / "bin" / "bash", name=f"\x1cUid:\t{PERSON}\x85Uid:\t{PERSON}\x0b")
+
+    assert proc.caller(SUDO_UID=str(PERSON)).uid == os.getuid()
+
+
+def test_a_parent_that_has_gone_is_no_sudo(proc):
+    (proc.root / str(MONITOR) / "exe").unlink()
+
+    assert proc.caller(SUDO_UID=str(PERSON)).uid == os.getuid()

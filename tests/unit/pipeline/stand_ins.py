@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sources that say what a test tells them to say."""
+
+import contextlib
+import os
+
+from tracer.events import CgroupSample, Losses, PressureSample, ProcessSample, ProcessSeen, VmstatSample
+from tracer.kernel.probes import Hook
+from tracer.pipeline.ports import Sources
+from tracer.units import TICK_NS
+
+START_NS = 5 * TICK_NS
+
+
+class Feed:
+    """A ring buffer or a kernel log: `say` makes it readable."""
+
+    hooks = (Hook("raw_tracepoint:mark_victim", True, None, True),)
+    start_to_armed_ns = 7
+    pending = False
+
+    def __init__(self):
+        self._read_fd, self._write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self.waiting, self.tracked, self.pairs = [], [], []
+        self.fault = None
+        self.lost = Losses(ts_ns=0)
+
+    def say(self, *events):
+        self.waiting += events
+        os.write(self._write_fd, b"x")
+
+    def fileno(self):
+        return self._read_fd
+
+    def read(self):
+        if self.fault is not None:
+            raise self.fault
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._read_fd, 4096)
+        taken, self.waiting = self.waiting, []
+        return taken
+
+    def track(self, tgid, start_ns):
+        self.tracked.append((tgid, start_ns))
+
+    def calibrate(self, mark_ts_ns, log_usec):
+        self.pairs.append((mark_ts_ns, log_usec))
+        return True
+
+    def losses(self, now_ns):
+        return self.lost
+
+    def reclaim(self, now_ns):
+        return []
+
+    def close(self):
+        os.close(self._read_fd)
+        os.close(self._write_fd)
+
+
+class Processes:
+    """Every process is there, unless it is in `gone`."""
+
+    def __init__(self):
+        self.gone, self.rss_bytes, self.below = set(), 100, {}
+        self.fault = None
+
+    def seen(self, tgid):
+        if tgid in self.gone:
+            return None
+        return ProcessSeen(ts_ns=1, source="proc", start_ns=START_NS, tgid=tgid, parent_tgid=1, comm="x")
+
+    def sample(self, tgid, start_ns):
+        if self.fault is not None:
+            raise self.fault
+        if tgid in self.gone:
+            return None
+        return ProcessSample(ts_ns=2, source="proc", start_ns=start_ns, tgid=tgid, rss_anon_bytes=self.rss_bytes)
+
+    def start_ns(self, tgid):
+        return None if tgid in self.gone else START_NS
+
+    def descendants(self, tgid):
+        return self.below.get(tgid, [])
+
+
+class Cgroups:
+    """One cgroup below the root."""
+
+    version = 2
+
+    def __init__(self):
+        self.usage_bytes, self.limit_bytes, self.file_bytes = 10, 1000, 0
+
+    def memory_cgroup_of(self, tgid):
+        return "/job"
+
+    def chain(self, path):
+        return (path, "/")
+
+    def cgroup_id(self, path):
+        return 77
+
+    def sample(self, path):
+        if path == "/":
+            return None
+        return CgroupSample(
+            ts_ns=3,
+            source="cgroup",
+            path=path,
+            usage_bytes=self.usage_bytes,
+            limit_bytes=self.limit_bytes,
+            file_bytes=self.file_bytes,
+        )
+
+
+class Host:
+    def pressure(self):
+        return PressureSample(ts_ns=4, source="pressure", mem_free_bytes=1)
+
+    def vmstat(self):
+        return VmstatSample(ts_ns=4, source="pressure", oom_kill=0)
+
+
+def sources(**changes):
+    given = {"processes": Processes(), "cgroups": Cgroups(), "host": Host(), "why_no_kernel": "no BPF here"}
+    return Sources(**(given | changes))

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who of the job lives."""
+
+from tracer.events import JobStarted, ProcessExeced, ProcessExited, ProcessForked, process_id
+from tracer.pipeline.members import GONE_AFTER_NS, Members
+from tracer.units import TICK_NS
+
+
+def started(tgid=10):
+    return JobStarted(ts_ns=1, source="job", tgid=tgid, start_ns=5 * TICK_NS)
+
+
+def forked(tgid, start_ns=6 * TICK_NS):
+    return ProcessForked(
+        ts_ns=2, cpu=0, start_ns=start_ns, parent_start_ns=5 * TICK_NS, anon_rss_bytes=0, tgid=tgid, parent_tgid=10,
+        ns_tgid=tgid, ns_level=0, comm="x",
+    )  # fmt: skip
+
+
+def exited(tgid, start_ns=6 * TICK_NS):
+    return ProcessExited(
+        ts_ns=3,
+        cpu=0,
+        start_ns=start_ns,
+        tgid=tgid,
+        tid=tgid,
+        status=0,
+        oom_marked=0,
+        parent_tgid=1,
+        in_tree=1,
+        comm="x",
+    )
+
+
+def execed(tgid, start_ns=6 * TICK_NS):
+    return ProcessExeced(ts_ns=3, cpu=0, start_ns=start_ns, tgid=tgid, old_tid=tgid, comm="x")
+
+
+def alive(members):
+    return sorted(member.tgid for member in members)
+
+
+def test_forks_come_and_exits_go():
+    members = Members()
+    for event in (started(), forked(11), forked(12), exited(11)):
+        members.apply(event)
+
+    assert alive(members) == [10, 12]
+
+
+def test_the_exact_start_of_a_fork_and_the_floored_one_of_proc_are_one_process():
+    members = Members()
+    members.apply(forked(11, start_ns=6 * TICK_NS + 123))
+
+    assert members.add(11, 6 * TICK_NS) is None
+    assert process_id(11, 6 * TICK_NS) in members
+
+
+def test_an_exit_of_an_earlier_owner_of_the_pid_ends_nobody_else():
+    members = Members()
+    members.apply(forked(11, start_ns=9 * TICK_NS))
+    members.apply(exited(11, start_ns=6 * TICK_NS))
+
+    assert alive(members) == [11]
+
+
+def test_new_processes_and_new_programs_are_to_be_looked_at():
+    members = Members()
+
+    assert members.apply(forked(11)).tgid == 11
+    assert members.apply(forked(11)) is None
+    assert members.apply(execed(11)).tgid == 11
+    assert members.apply(execed(99)) is None
+
+
+def test_one_that_proc_has_forgotten_is_given_up_only_after_a_while():
+    members = Members()
+    member = members.apply(forked(11))
+
+    assert not members.missing(member, 100)
+    assert not members.missing(member, 100 + GONE_AFTER_NS - 1)
+    assert members.missing(member, 100 + GONE_AFTER_NS)
+    assert alive(members) == []
+
+
+def test_a_scan_finds_descendants_and_those_of_orphans_that_are_members():
+    members = Members()
+    members.apply(started())
+    below = {10: [11, 12], 50: [51]}
+    members.add(50, 6 * TICK_NS)
+
+    found = members.scan(lambda tgid: below.get(tgid, []), lambda tgid: None if tgid == 12 else 6 * TICK_NS)
+
+    assert sorted(member.tgid for member in found) == [11, 51]
+    assert alive(members) == [10, 11, 50, 51]
+    assert members.scan(lambda tgid: below.get(tgid, []), lambda _: 6 * TICK_NS)[0].tgid == 12

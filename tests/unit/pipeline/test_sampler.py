@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When samples are taken, and which are kept."""
+
+import time
+
+import pytest
+
+from tests.unit.pipeline.stand_ins import START_NS, Feed, sources
+from tracer.events import CgroupSample, JobStarted, ProcessGone, ProcessSample, ReclaimSample
+from tracer.pipeline.members import Members
+from tracer.pipeline.sampler import DENSE_NS, WATCH_NS, Sampler, near_its_limit
+from tracer.units import NO_LIMIT_BYTES, NS_PER_S
+
+
+class Notebook:
+    """A journal that only remembers."""
+
+    def __init__(self):
+        self.events, self.last = [], {}
+
+    def append(self, event):
+        self.events.append(event)
+
+    def append_changed(self, key, event):
+        if self.last.get(key) != event:
+            self.last[key] = event
+            self.events.append(event)
+
+    def attempt(self, what, action, otherwise):
+        try:
+            return action()
+        except OSError:
+            return otherwise
+
+    def gave_up(self, what):
+        return False
+
+    def forget(self, key):
+        self.last.pop(key, None)
+
+    def of(self, kind):
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+class Bench:
+    def __init__(self, **changes):
+        self.notebook, self.members, self.sources = Notebook(), Members(), sources(**changes)
+        self.members.apply(JobStarted(ts_ns=1, source="job", tgid=10, start_ns=START_NS))
+        self.sampler = Sampler(self.sources, self.notebook, self.members)
+        self.sampler.watch("/job")
+
+
+@pytest.fixture
+def bench():
+    return Bench()
+
+
+def test_a_sample_that_does_not_change_is_kept_once(bench):
+    now_ns = time.monotonic_ns()
+    for second in range(3):
+        bench.sampler.tick(now_ns + second * NS_PER_S)
+
+    assert len(bench.notebook.of(ProcessSample)) == 1
+    assert len(bench.notebook.of(CgroupSample)) == 1
+
+
+def test_far_from_a_limit_samples_are_taken_once_a_second(bench):
+    now_ns = time.monotonic_ns()
+    bench.sampler.tick(now_ns)
+    bench.sources.processes.rss_bytes += 1
+    bench.sampler.tick(now_ns + WATCH_NS)
+    assert len(bench.notebook.of(ProcessSample)) == 1
+
+    bench.sampler.tick(now_ns + NS_PER_S)
+
+    assert len(bench.notebook.of(ProcessSample)) == 2
+    assert bench.sampler.due_ns() >= now_ns + NS_PER_S + WATCH_NS
+
+
+def test_near_a_limit_samples_are_dense(bench):
+    now_ns = time.monotonic_ns()
+    bench.sampler.tick(now_ns)
+    bench.sources.cgroups.usage_bytes = 950
+
+    bench.sampler.tick(now_ns + WATCH_NS)
+
+    assert bench.notebook.of(CgroupSample)[-1].usage_bytes == 950
+    assert bench.sampler.due_ns() == now_ns + WATCH_NS + DENSE_NS
+
+
+def test_reclaim_in_the_jobs_own_cgroup_makes_samples_dense():
+    kernel = Feed()
+    bench = Bench(kernel=kernel)
+    now_ns = time.monotonic_ns()
+    bench.sampler.tick(now_ns)
+    kernel.reclaim = lambda _: [
+        ReclaimSample(ts_ns=1, cgroup_id=77, memcg_runs=1, memcg_stall_ns=1, direct_runs=0, direct_stall_ns=0)
+    ]
+
+    bench.sampler.tick(now_ns + WATCH_NS)
+
+    assert bench.sampler.due_ns() == now_ns + WATCH_NS + DENSE_NS
+    assert len(bench.notebook.of(ReclaimSample)) == 1
+    kernel.close()
+
+
+def test_a_mark_brings_a_round_at_once(bench):
+    now_ns = time.monotonic_ns()
+    bench.sampler.tick(now_ns)
+    bench.sources.processes.rss_bytes += 1
+
+    bench.sampler.at_mark(now_ns + DENSE_NS)
+
+    assert len(bench.notebook.of(ProcessSample)) == 2
+
+
+def test_a_process_that_is_missing_is_gone_after_a_while_and_never_called_exited(bench):
+    now_ns = time.monotonic_ns()
+    bench.sources.processes.gone.add(10)
+    bench.sampler.tick(now_ns)
+    assert bench.notebook.of(ProcessGone) == []
+
+    bench.sampler.tick(now_ns + NS_PER_S)
+
+    assert [(event.tgid, event.start_ns) for event in bench.notebook.of(ProcessGone)] == [(10, START_NS)]
+    assert len(bench.members) == 0
+
+
+def test_without_the_kernels_word_proc_is_scanned_for_children(bench):
+    bench.sources.processes.below = {10: [11]}
+
+    found = bench.sampler.tick(time.monotonic_ns())
+
+    assert [member.tgid for member in found] == [11]
+    assert {event.tgid for event in bench.notebook.of(ProcessSample)} == {10, 11}
+
+
+@pytest.mark.parametrize(
+    "near, usage, limit, file, shmem",
+    [
+        (True, 900, 1000, 0, 0),
+        (False, 899, 1000, 0, 0),
+        (False, 1000, 1000, 500, 0),  # page cache: the kernel takes it back
+        (True, 1000, 1000, 500, 450),  # but not shared memory
+        (False, 1000, NO_LIMIT_BYTES, 0, 0),
+        (False, None, 1000, 0, 0),
+        (False, 1000, None, 0, 0),
+        (True, 950, 1000, None, None),
+    ],
+)
+def test_near_a_limit_is_what_cannot_be_reclaimed(near, usage, limit, file, shmem):
+    sample = CgroupSample(ts_ns=1, path="/", usage_bytes=usage, limit_bytes=limit, file_bytes=file, shmem_bytes=shmem)
+
+    assert near_its_limit(sample) is near

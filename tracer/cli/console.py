@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the command line knows of its output: width, colour, characters. Writes; lays nothing out."""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TextIO
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a view is to be laid out for one stream."""
+
+    width: int | None
+    """`None`: no terminal, and nobody said; the view has its own."""
+    color: bool
+    ascii_only: bool
+
+
+def look_of(stream: TextIO | None, environ: Mapping[str, str]) -> Look:
+    """What suits a stream."""
+    terminal = stream is not None and _is_terminal(stream)
+    encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
+    return Look(
+        width=_width(stream, environ) if terminal else _columns(environ),
+        color=terminal and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb",
+        ascii_only=not encoding.startswith(("utf", "cp65001")),
+    )
+
+
+def say(text: str) -> None:
+    """One line for the person at the terminal, on standard error."""
+    write(sys.stderr, f"oomtrace: {text}\n")
+
+
+def write(stream: TextIO | None, text: str) -> None:
+    """Write a text whole, whatever the stream's encoding can hold; a closed stream takes nothing.
+
+    Raises:
+        OSError: the stream takes no more (a full disk, a reader that left).
+    """
+    if stream is None or stream.closed:
+        return
+    encoding = stream.encoding or "ascii"
+    stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    stream.flush()
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    try:
+        return stream.isatty()
+    except ValueError:  # closed
+        return False
+
+
+def _width(stream: TextIO | None, environ: Mapping[str, str]) -> int | None:
+    columns = _columns(environ)
+    if columns is not None or stream is None:
+        return columns
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or None
+    except (OSError, ValueError):
+        return None
+
+
+def _columns(environ: Mapping[str, str]) -> int | None:
+    text = environ.get("COLUMNS", "")
+    return int(text) if text.isdecimal() and text.isascii() and 0 < int(text) < 10_000 else None

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`oomtrace run`: a job under watch, and what became of it. Judging and views are loaded when the job has ended."""
+
+import argparse
+import contextlib
+import os
+import secrets
+import shlex
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TextIO
+
+from tracer.cli.console import look_of, say, write
+from tracer.cli.sizes import parse_size
+from tracer.errors import CgroupUnavailable, InputError, OomtraceError, PermissionDenied, UsageError
+from tracer.events import Note
+from tracer.job.cgroup import Hierarchy, JobCgroup, Limits, find_hierarchy, make_cgroup, shares_group_kill
+from tracer.job.identity import Caller, acting_as, find_caller
+from tracer.pipeline import Outcome, Pipeline, Plan, Sources
+from tracer.pipeline.clocks import header_now
+from tracer.pipeline.machine import open_sources
+from tracer.recording import RecordingWriter
+from tracer.sources.masking import mask_arguments
+
+
+@dataclass(frozen=True)
+class _Output:
+    """Where the report goes."""
+
+    stream: TextIO | None
+    path: str | None = None
+
+
+class RunCommand:
+    """Run a job under watch, and say what became of it.
+
+    The job keeps its own output, terminal and exit status, and runs as the user who called sudo. The
+    report goes to standard error when the job has ended. Needs root.
+    """
+
+    name = "run"
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        parser.usage = "oomtrace run [options] [--] COMMAND [ARGUMENT ...]"
+        parser.add_argument(
+            "--memory-max", metavar="SIZE", help="run the job in a memory cgroup of its own with this limit (64G, 512M)"
+        )
+        parser.add_argument("--swap-max", metavar="SIZE", help="limit its swap as well (0: none)")
+        parser.add_argument(
+            "--record",
+            metavar="FILE",
+            help="the recording; `-` keeps none (default: oomtrace-DATE-PID.oomtrace in this folder)",
+        )
+        parser.add_argument("--report", metavar="FILE", help="write the report there, not to standard error")
+        parser.add_argument(
+            "--require-bpf", action="store_true", help="do not start the job where the kernel cannot be watched"
+        )
+        parser.add_argument("--ready-file", metavar="FILE", help=argparse.SUPPRESS)
+        parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="the job")
+
+    def run(self, args: argparse.Namespace) -> int:
+        argv = tuple(args.command[1:] if args.command[:1] == ["--"] else args.command)
+        if not argv:
+            raise UsageError("no command to run; write it as: oomtrace run -- COMMAND")
+        limits = Limits(
+            memory_bytes=None if args.memory_max is None else _positive(parse_size(args.memory_max)),
+            swap_bytes=None if args.swap_max is None else parse_size(args.swap_max),
+        )
+        if os.geteuid() != 0:
+            command = shlex.join(["run", *sys.argv[2:]]) if len(sys.argv) > 2 else "run -- COMMAND"
+            raise PermissionDenied("cannot watch the kernel", need=f'root: sudo "$(command -v oomtrace)" {command}')
+        caller = find_caller(os.environ)
+        with contextlib.ExitStack() as stack:
+            output = stack.enter_context(_open_output(args.report, caller))
+            return _Run(argv, args, caller, output).run(limits)
+
+
+class _Run:
+    """One run, from the recording's first line to the report."""
+
+    def __init__(self, argv: tuple[str, ...], args: argparse.Namespace, caller: Caller, output: _Output) -> None:
+        self._argv = argv
+        self._args = args
+        self._caller = caller
+        self._output = output
+        self._notes: list[str] = [] if caller.caveat is None else [caller.caveat]
+
+    def run(self, limits: Limits) -> int:
+        hierarchy = _hierarchy(needed=limits != Limits())
+        with contextlib.ExitStack() as stack:
+            writer = stack.enter_context(self._recording(hierarchy))
+            # Until the job runs, a failure leaves no file behind.
+            undo = stack.enter_context(contextlib.ExitStack())
+            if writer.path is not None:
+                undo.callback(_unlink, writer.path)
+            sources = stack.enter_context(open_sources(need_kernel=self._args.require_bpf))
+            cgroup = self._cgroup(hierarchy, limits)
+            try:
+                outcome = Pipeline(self._plan(cgroup, hierarchy, sources), sources, writer).run()
+            finally:
+                left = _remove(cgroup)
+            undo.pop_all()
+            if left is not None:
+                writer.append(Note(ts_ns=time.monotonic_ns(), source="job", text=left))
+            stack.callback(self._report, writer, outcome)
+        if outcome.failure is not None:
+            say(f"{self._argv[0]}: {outcome.failure.why}")
+        return outcome.exit_code
+
+    def _recording(self, hierarchy: Hierarchy | None) -> RecordingWriter:
+        header = header_now(cgroup_version=None if hierarchy is None else hierarchy.version)
+        target = self._args.record
+        if target == "-":
+            return RecordingWriter.anonymous(header)
+        if target is None:
+            target = f"oomtrace-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.oomtrace"
+        caller = self._caller
+        return RecordingWriter.create(target, header, uid=caller.uid, gid=caller.gid, groups=caller.groups)
+
+    def _cgroup(self, hierarchy: Hierarchy | None, limits: Limits) -> JobCgroup | None:
+        if limits == Limits() or hierarchy is None:
+            return None
+        return make_cgroup(hierarchy, secrets.token_hex(4), limits)
+
+    def _plan(self, cgroup: JobCgroup | None, hierarchy: Hierarchy | None, sources: Sources) -> Plan:
+        if sources.kernel is None:
+            say(f"the kernel cannot be watched, so there will be no proof: {sources.why_no_kernel}")
+        if cgroup is None and hierarchy is not None:
+            group = shares_group_kill(hierarchy)
+            if group is not None:
+                self._notes.append(
+                    f"a kill in {group} ends the tracer as well (memory.oom.group): the recording may have no end"
+                )
+        if self._caller.caveat is not None:
+            say(self._caller.caveat)
+        return Plan(
+            argv=self._argv,
+            recorded_argv=mask_arguments(self._argv),
+            caller=self._caller,
+            cgroup=cgroup,
+            notes=tuple(self._notes),
+            ready_file=self._args.ready_file,
+        )
+
+    def _report(self, writer: RecordingWriter, outcome: Outcome) -> None:
+        """The job has ended, and its status must come through, whatever happens here."""
+        try:
+            self._write_report(writer)
+        except (BrokenPipeError, KeyboardInterrupt):
+            return
+        except Exception as error:  # noqa: BLE001 - see above
+            where = "" if writer.path is None else f"; the recording is {writer.path}"
+            with contextlib.suppress(OSError, ValueError):
+                say(f"the report could not be made: {type(error).__name__}: {error}{where} (exit {outcome.exit_code})")
+
+    def _write_report(self, writer: RecordingWriter) -> None:
+        from tracer.cli import judging
+
+        with writer.read_back() as recording:
+            report = judging.report_on(recording)
+        # The caller's own wishes: sudo keeps NO_COLOR and COLUMNS from us.
+        look = look_of(self._output.stream, self._caller.environ)
+        write(self._output.stream, judging.as_text(report, look))
+
+
+def _hierarchy(*, needed: bool) -> Hierarchy | None:
+    try:
+        return find_hierarchy()
+    except CgroupUnavailable:
+        if needed:
+            raise
+        return None
+
+
+def _remove(cgroup: JobCgroup | None) -> str | None:
+    """Remove the job's cgroup; what is to be said about it."""
+    if cgroup is None:
+        return None
+    try:
+        left = cgroup.remove()
+    except OomtraceError as error:
+        return str(error)
+    if not left:
+        return None
+    pids = ", ".join(map(str, left[:20])) + (" ..." if len(left) > 20 else "")
+    return f"processes of the job still run in {cgroup.path}, so it stays: {pids}"
+
+
+@contextlib.contextmanager
+def _open_output(path: str | None, caller: Caller) -> Iterator[_Output]:
+    # Now and not at the end: a bad path must not cost a run of three days its report.
+    if path is None:
+        yield _Output(sys.stderr)
+        return
+    try:
+        with acting_as(caller):
+            file = open(path, "w", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115 - closed below
+    except PermissionError as error:
+        raise PermissionDenied(f"cannot write {path}: {error.strerror}") from error
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", path=path) from error
+    with file:
+        yield _Output(file, path)
+
+
+def _unlink(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)
+
+
+def _positive(size_bytes: int) -> int:
+    if size_bytes == 0:
+        raise UsageError("a memory limit of 0 lets nothing run")
+    return size_bytes

@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+"""While a job runs: from the sources into the recording, in one loop that never blocks and never fails the job."""
+
+from tracer.pipeline.ports import Sources
+from tracer.pipeline.run import Outcome, Pipeline, Plan
+
+__all__ = ["Outcome", "Pipeline", "Plan", "Sources"]

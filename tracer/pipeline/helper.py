@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A helper thread for what can block: reads that take another process's locks, and the disk."""
+
+import collections
+import contextlib
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable
+
+from tracer.events import Event
+from tracer.units import NS_PER_S
+
+Work = Callable[[], Event | None]
+
+DEADLINE_NS = 2 * NS_PER_S
+MAX_THREADS = 4
+MAX_WAITING = 4096
+
+
+class Helper:
+    """Runs pieces of work one after the other in a thread of its own.
+
+    A thread that is stuck in the kernel cannot be ended. It is left to itself, and another takes over,
+    up to `MAX_THREADS`; they are daemons, so they keep no one from leaving.
+    """
+
+    def __init__(self, name: str, *, deadline_ns: int = DEADLINE_NS) -> None:
+        self.refused = 0
+        """Pieces of work for which there was no room."""
+        self.overdue = 0
+        """Pieces of work that did not end in time."""
+        self.failed = 0
+        self._name = name
+        self._deadline_ns = deadline_ns
+        self._waiting: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        self._done: collections.deque[Event | None] = collections.deque()
+        self._open = 0
+        self._threads: list[_Thread] = []
+        self._read_fd, self._write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._closed = False
+
+    def fileno(self) -> int:
+        """Readable when `take` has something."""
+        return self._read_fd
+
+    def submit(self, work: Work) -> None:
+        """Have it done, soon. Its result, if any, comes out of `take`."""
+        if self._closed or self._waiting.qsize() >= MAX_WAITING:
+            self.refused += 1
+            return
+        self._open += 1
+        self._waiting.put(work)
+        if not self._threads:
+            self._start_thread()
+
+    def take(self) -> list[Event]:
+        """The results that are there."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._read_fd, 4096)
+        taken: list[Event] = []
+        while self._done:
+            self._open -= 1
+            result = self._done.popleft()
+            if result is not None:
+                taken.append(result)
+        return taken
+
+    def idle(self) -> bool:
+        """Whether all work is done and taken, but for what is stuck."""
+        return self._open <= sum(thread.abandoned for thread in self._threads)
+
+    def check(self, now_ns: int) -> None:
+        """Replace a thread whose work is overdue."""
+        for thread in self._threads:
+            since_ns = thread.busy_since_ns
+            if since_ns and not thread.abandoned and now_ns - since_ns > self._deadline_ns:
+                self.overdue += 1
+                thread.abandoned = True
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        if all(thread.abandoned for thread in self._threads) and not self._waiting.empty():
+            self._start_thread()
+
+    def close(self, *, patience_s: float = 0.2) -> None:
+        """Take nothing more, and wait a moment for what is being done."""
+        self._closed = True
+        for _ in self._threads:
+            self._waiting.put(None)
+        deadline = time.monotonic() + patience_s
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        if not any(thread.is_alive() for thread in self._threads):
+            os.close(self._read_fd)
+            os.close(self._write_fd)
+        # Else they stay open: a late thread must not write into whatever got their numbers.
+
+    def _start_thread(self) -> None:
+        if len(self._threads) < MAX_THREADS:
+            thread = _Thread(self._name, self._waiting, self._finished)
+            self._threads.append(thread)
+            thread.start()
+
+    def _finished(self, result: Event | None, *, failed: bool) -> None:
+        self.failed += failed
+        self._done.append(result)
+        with contextlib.suppress(BlockingIOError):  # full: there is a byte to wake up by
+            os.write(self._write_fd, b"\0")
+
+
+class _Thread(threading.Thread):
+    """Takes work until it is told to stop or was given up."""
+
+    def __init__(self, name: str, waiting: "queue.SimpleQueue[Work | None]", finished: "Callable[..., None]") -> None:
+        super().__init__(name=name, daemon=True)
+        self.busy_since_ns = 0
+        self.abandoned = False
+        self._waiting = waiting
+        self._finished = finished
+
+    def run(self) -> None:
+        while not self.abandoned:
+            work = self._waiting.get()
+            if work is None:
+                return
+            self.busy_since_ns = time.monotonic_ns()
+            result, failed = None, False
+            try:
+                result = work()
+            except Exception:  # noqa: BLE001 - counted; the thread must live on
+                failed = True
+            self.busy_since_ns = 0
+            self._finished(result, failed=failed)

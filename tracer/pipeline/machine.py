@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The real sources of a run, opened one by one; what cannot be opened is left out, with the reason."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from tracer.errors import LoaderFailed, OomtraceError
+from tracer.events import AnyEvent, Losses, PressureSample, ReclaimSample, VmstatSample
+from tracer.kernel.probes import Hook
+from tracer.kernel.session import Session, open_session
+from tracer.pipeline.ports import Sources
+from tracer.sources.cgroups import CgroupSource
+from tracer.sources.kmsg import KernelLogSource, KernelLogUnreadable
+from tracer.sources.live import LiveSource, events_h_digest
+from tracer.sources.pressure import read_pressure, read_vmstat
+from tracer.sources.processes import ProcessSource
+
+
+class KernelFeed:
+    """The BPF session and the source that decodes it, as one."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._live = LiveSource(session)
+
+    @property
+    def hooks(self) -> Sequence[Hook]:
+        return self._session.hooks
+
+    @property
+    def start_to_armed_ns(self) -> int | None:
+        return self._session.start_to_armed_ns
+
+    @property
+    def pending(self) -> bool:
+        return self._live.pending
+
+    def fileno(self) -> int:
+        return self._live.fileno()
+
+    def read(self) -> Sequence[AnyEvent]:
+        return self._live.read()
+
+    def track(self, tgid: int, start_ns: int) -> None:
+        self._session.track(tgid, start_ns)
+
+    def losses(self, now_ns: int) -> Losses:
+        return self._live.losses(now_ns)
+
+    def reclaim(self, now_ns: int) -> Sequence[ReclaimSample]:
+        return self._live.reclaim(now_ns)
+
+    def close(self) -> None:
+        self._session.close()
+
+
+class HostMemory:
+    """The machine as a whole."""
+
+    def pressure(self) -> PressureSample:
+        return read_pressure()
+
+    def vmstat(self) -> VmstatSample | None:
+        return read_vmstat()
+
+
+@contextmanager
+def open_sources(*, need_kernel: bool = False) -> Iterator[Sources]:
+    """All sources that this machine has.
+
+    Args:
+        need_kernel: rather fail than go without BPF.
+
+    Raises:
+        KernelUnavailable: BPF is needed and cannot be had.
+        PermissionDenied: likewise.
+    """
+    cgroups = CgroupSource()
+    kernel, why_no_kernel = _open_kernel(need=need_kernel)
+    log = KernelLogSource.open()
+    try:
+        yield Sources(
+            processes=ProcessSource(cgroups=cgroups),
+            cgroups=cgroups,
+            host=HostMemory(),
+            kernel=kernel,
+            why_no_kernel=why_no_kernel,
+            log=None if isinstance(log, KernelLogUnreadable) else log,
+            why_no_log=log.why if isinstance(log, KernelLogUnreadable) else None,
+        )
+    finally:
+        if kernel is not None:
+            kernel.close()
+        if not isinstance(log, KernelLogUnreadable):
+            log.close()
+
+
+def _open_kernel(*, need: bool) -> tuple[KernelFeed | None, str | None]:
+    try:
+        return KernelFeed(open_session(events_h_digest=events_h_digest())), None
+    except OomtraceError as error:
+        if need:
+            raise
+        return None, str(error)
+    except Exception as error:  # the job is worth more than our hooks, whatever is wrong with them
+        why = f"{type(error).__name__}: {error}"
+        if need:
+            raise LoaderFailed("start", why) from error
+        return None, why

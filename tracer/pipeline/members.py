@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which processes of the job live right now, so that they can be sampled; not what they are to each other."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tracer.events import (
+    Event,
+    JobEnded,
+    JobStarted,
+    ProcessExeced,
+    ProcessExited,
+    ProcessForked,
+    ProcessId,
+    process_id,
+)
+from tracer.units import NS_PER_S
+
+GONE_AFTER_NS = NS_PER_S
+"""An exit event may come after /proc has forgotten the process; so long is it waited for."""
+
+
+@dataclass
+class Member:
+    """One process of the job's tree that lives, as far as we know."""
+
+    tgid: int
+    start_ns: int
+    missing_since_ns: int | None = None
+
+    @property
+    def id(self) -> ProcessId:
+        return process_id(self.tgid, self.start_ns)
+
+
+class Members:
+    """The living tree: a fold of what the kernel tells, or of scans where it tells nothing."""
+
+    def __init__(self) -> None:
+        self._alive: dict[ProcessId, Member] = {}
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(tuple(self._alive.values()))
+
+    def __len__(self) -> int:
+        return len(self._alive)
+
+    def __contains__(self, process: object) -> bool:
+        return process in self._alive
+
+    def apply(self, event: Event) -> Member | None:
+        """Take an event in; the process to look at, when it is new or became another program."""
+        if isinstance(event, JobStarted | ProcessForked):
+            return self.add(event.tgid, event.start_ns)
+        if isinstance(event, ProcessExeced):
+            return self._alive.get(process_id(event.tgid, event.start_ns))
+        if isinstance(event, ProcessExited | JobEnded):
+            self._alive.pop(process_id(event.tgid, event.start_ns), None)
+        return None
+
+    def add(self, tgid: int, start_ns: int) -> Member | None:
+        """A process appeared; `None` if it was known."""
+        member = Member(tgid, start_ns)
+        return None if member.id in self._alive else self._alive.setdefault(member.id, member)
+
+    def missing(self, member: Member, now_ns: int) -> bool:
+        """/proc does not have it; whether it is to be given up: then it is no member any more."""
+        if member.missing_since_ns is None:
+            member.missing_since_ns = now_ns
+        if now_ns - member.missing_since_ns < GONE_AFTER_NS:
+            return False
+        self._alive.pop(member.id, None)
+        return True
+
+    def scan(self, descendants: Callable[[int], Sequence[int]], start_ns: Callable[[int], int | None]) -> list[Member]:
+        """Look for processes that no event told of; the new ones.
+
+        Whoever lost its parents since the last scan is found through itself: it is a member already.
+        """
+        found: list[Member] = []
+        covered: set[int] = set()
+        for member in self:
+            if member.tgid in covered or member.missing_since_ns is not None:
+                continue
+            covered.add(member.tgid)
+            for tgid in descendants(member.tgid):
+                if tgid in covered:
+                    continue
+                covered.add(tgid)
+                started_ns = start_ns(tgid)
+                new = None if started_ns is None else self.add(tgid, started_ns)
+                if new is not None:
+                    found.append(new)
+        return found

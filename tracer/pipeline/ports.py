@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the pipeline needs of its sources, as types: tests give it small stand-ins, a run the real ones."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tracer.events import (
+    AnyEvent,
+    CgroupSample,
+    LogEvent,
+    Losses,
+    PressureSample,
+    ProcessSample,
+    ProcessSeen,
+    ReclaimSample,
+    VmstatSample,
+)
+
+
+class Hook(Protocol):
+    """One hook of the kernel's side and what became of it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def attached(self) -> bool: ...
+
+    @property
+    def why_not(self) -> str | None: ...
+
+
+class Kernel(Protocol):
+    """The BPF programs and their ring buffer."""
+
+    @property
+    def hooks(self) -> Sequence[Hook]: ...
+
+    @property
+    def start_to_armed_ns(self) -> int | None: ...
+
+    @property
+    def pending(self) -> bool:
+        """Whether `read` will have more soon, although the descriptor does not say so."""
+
+    def fileno(self) -> int: ...
+
+    def read(self) -> Sequence[AnyEvent]: ...
+
+    def track(self, tgid: int, start_ns: int) -> None: ...
+
+    def losses(self, now_ns: int) -> Losses: ...
+
+    def reclaim(self, now_ns: int) -> Sequence[ReclaimSample]: ...
+
+    def close(self) -> None: ...
+
+
+class KernelLog(Protocol):
+    """Records of the kernel log."""
+
+    def fileno(self) -> int: ...
+
+    def read(self) -> Sequence[LogEvent]: ...
+
+    def calibrate(self, mark_ts_ns: int, log_usec: int) -> bool: ...
+
+    def close(self) -> None: ...
+
+
+class Processes(Protocol):
+    """/proc."""
+
+    def seen(self, tgid: int) -> ProcessSeen | None: ...
+
+    def sample(self, tgid: int, start_ns: int) -> ProcessSample | None: ...
+
+    def start_ns(self, tgid: int) -> int | None: ...
+
+    def descendants(self, tgid: int) -> Sequence[int]: ...
+
+
+class Cgroups(Protocol):
+    """The memory cgroups."""
+
+    @property
+    def version(self) -> int | None: ...
+
+    def memory_cgroup_of(self, tgid: int) -> str | None: ...
+
+    def chain(self, path: str) -> Sequence[str]: ...
+
+    def sample(self, path: str) -> CgroupSample | None: ...
+
+    def cgroup_id(self, path: str) -> int | None: ...
+
+
+class Host(Protocol):
+    """The machine as a whole."""
+
+    def pressure(self) -> PressureSample: ...
+
+    def vmstat(self) -> VmstatSample | None: ...
+
+
+@dataclass(frozen=True)
+class Sources:
+    """All that a run reads."""
+
+    processes: Processes
+    cgroups: Cgroups
+    host: Host
+    kernel: Kernel | None = None
+    why_no_kernel: str | None = None
+    log: KernelLog | None = None
+    why_no_log: str | None = None

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One watched run: arm, start the job, one selectors loop until it has ended, a short grace, the end of the recording.
+
+Whatever goes wrong on our side, the job runs on and its exit status is kept.
+"""
+
+import os
+import selectors
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tracer.errors import CgroupUnavailable
+from tracer.events import JobEnded, JobStarted
+from tracer.job.cgroup import JobCgroup
+from tracer.job.identity import Caller
+from tracer.job.launch import Job, StartFailure, hold, reset_oom_score_adj
+from tracer.job.signals import FORWARDED, SignalInbox
+from tracer.job.terminal import Terminal
+from tracer.pipeline.helper import Helper
+from tracer.pipeline.journal import Journal
+from tracer.pipeline.ports import Sources
+from tracer.pipeline.watch import Watch
+from tracer.recording import RecordingWriter
+from tracer.units import NS_PER_MS, NS_PER_S
+
+GRACE_NS = NS_PER_S
+"""So long is read on at most once the job has ended."""
+GRACE_FOR_STACKS_NS = 5 * NS_PER_S
+"""A stack is part of a proof, and reading the kernel's symbols takes long on a slow machine."""
+QUIET_NS = 60 * NS_PER_MS
+"""Nothing new for so long: the sources are dry."""
+QUIET_WITH_SURVIVORS_NS = 250 * NS_PER_MS
+LONGEST_WAIT_NS = NS_PER_S
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be run, and for whom."""
+
+    argv: tuple[str, ...]
+    recorded_argv: tuple[str, ...]
+    """The same with secrets masked."""
+    caller: Caller
+    cgroup: JobCgroup | None = None
+    """Made for the job; it is the caller of the pipeline who removes it."""
+    notes: tuple[str, ...] = ()
+    """What is known before the start and belongs among the caveats."""
+    ready_file: str | None = None
+    """Written with the job's pid once it runs under watch."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How the job ended."""
+
+    status: int
+    """Wait status."""
+    failure: StartFailure | None = None
+    """Its program never ran."""
+
+    @property
+    def exit_code(self) -> int:
+        """As a shell reports it: 128 + signal."""
+        code = os.waitstatus_to_exitcode(self.status)
+        return 128 - code if code < 0 else code
+
+
+class Pipeline:
+    """Runs one job under watch. For the main thread: it takes signals."""
+
+    def __init__(self, plan: Plan, sources: Sources, writer: RecordingWriter) -> None:
+        self._plan = plan
+        self._sources = sources
+        self._disk = Helper("oomtrace-disk")
+        self._inspector = Helper("oomtrace-inspect")
+        self._journal = Journal(writer, self._disk)
+        self._watch = Watch(sources, self._journal, self._inspector)
+        self._terminal = Terminal.of_stdin()
+        self._root_start_ns: int | None = None
+
+    def run(self) -> Outcome:
+        """Run the job to its end.
+
+        Raises:
+            OomtraceError: no process could be started; nothing of the job ran.
+        """
+        journal = self._journal
+        for text in self._plan.notes:
+            journal.note(text)
+        self._guarded("arming", self._watch.arm)
+        with SignalInbox() as inbox:
+            job = hold(self._plan.argv, self._plan.caller)
+            try:
+                self._guarded("starting the watch over the job", lambda: self._prepare(job))
+                self._release(job)
+                self._guarded("the loop", lambda: self._loop(job, inbox))
+                # Whatever came of the loop: the job is waited for, and signals still reach it.
+                self._wait(job, inbox)
+                outcome = Outcome(job.wait(), job.start_failure())
+                self._guarded("the end of the run", lambda: self._finish(job, outcome))
+            finally:
+                if self._terminal is not None:
+                    self._terminal.take_back(job.group)
+                job.close()
+                self._inspector.close()
+                self._disk.close()
+        return outcome
+
+    def _prepare(self, job: Job) -> None:
+        plan, journal, sources = self._plan, self._journal, self._sources
+        start_ns = self._root_start_ns = sources.processes.start_ns(job.pid)
+        if start_ns is None:
+            journal.note("the job's first process could not be looked up: its tree is not known")
+            return
+        if sources.kernel is not None:
+            kernel = sources.kernel
+            journal.attempt("tracking the job", lambda: kernel.track(job.pid, start_ns), otherwise=None)
+        if plan.cgroup is not None:
+            try:
+                plan.cgroup.add(job.pid)
+            except CgroupUnavailable as error:
+                journal.note(f"the job runs without its limit: {error}")
+        problem = reset_oom_score_adj(job.pid, plan.caller)
+        if problem is not None:
+            journal.note(problem)
+        path = journal.attempt("the job's cgroup", lambda: sources.cgroups.memory_cgroup_of(job.pid), otherwise=None)
+        cgroup_id = None
+        if path is not None:
+            cgroup_id = journal.attempt("the job's cgroup", lambda: sources.cgroups.cgroup_id(path), otherwise=None)
+        self._watch.sampler.watch(path)
+        self._watch.take(
+            JobStarted(
+                ts_ns=time.monotonic_ns(),
+                source="job",
+                tgid=job.pid,
+                start_ns=start_ns,
+                argv=plan.recorded_argv,
+                uid=plan.caller.uid,
+                cgroup=path,
+                cgroup_id=cgroup_id,
+                own_cgroup=plan.cgroup is not None and path == plan.cgroup.path,
+            )
+        )
+        journal.flush()
+
+    def _release(self, job: Job) -> None:
+        if self._terminal is not None:
+            self._terminal.give(job.group)
+        job.release()
+        ready_file = self._plan.ready_file
+        if ready_file is not None:
+            self._guarded("saying that it is ready", lambda: _write_line(ready_file, str(job.pid)))
+
+    def _loop(self, job: Job, inbox: SignalInbox) -> None:
+        with selectors.DefaultSelector() as selector:
+            actions: dict[int, tuple[str, Callable[[], object]]] = {}
+            for what, fd, read in self._watch.readers():
+                actions[fd] = (what, read)
+            actions[inbox.fileno()] = ("signals", lambda: self._forward(job, inbox))
+            pidfd = job.fileno()
+            if pidfd is not None:
+                actions[pidfd] = ("the job", job.poll)
+            for fd in actions:
+                selector.register(fd, selectors.EVENT_READ)
+            while not job.poll():
+                if job.stopped and self._terminal is not None:
+                    job.stopped = False
+                    self._terminal.job_stopped(job.group)
+                for key, _ in selector.select(self._pause_s()):
+                    what, action = actions[key.fd]
+                    action()
+                    if self._journal.gave_up(what):
+                        selector.unregister(key.fd)
+                now_ns = time.monotonic_ns()
+                self._watch.tick(now_ns)
+                self._journal.flush_if_due(now_ns)
+
+    def _wait(self, job: Job, inbox: SignalInbox) -> None:
+        while not job.poll():
+            with selectors.DefaultSelector() as selector:
+                selector.register(inbox.fileno(), selectors.EVENT_READ)
+                selector.select(1.0)
+            self._forward(job, inbox)
+
+    def _forward(self, job: Job, inbox: SignalInbox) -> None:
+        for number in inbox.take():
+            if number in FORWARDED:
+                job.signal(number)
+                name = signal.Signals(number).name
+                self._journal.note(f"{name} was sent to oomtrace, and passed on to the job's process group")
+
+    def _finish(self, job: Job, outcome: Outcome) -> None:
+        now_ns = time.monotonic_ns()
+        if self._terminal is not None:
+            self._terminal.take_back(job.group)
+        journal, start_ns = self._journal, self._root_start_ns
+        if outcome.failure is not None:
+            journal.note(f"the job's program never ran: {self._plan.recorded_argv[0]}: {outcome.failure.why}")
+        if start_ns is not None:
+            self._watch.take(
+                JobEnded(ts_ns=now_ns, source="job", tgid=job.pid, start_ns=start_ns, status=outcome.status)
+            )
+        self._drain(now_ns)
+        self._watch.disarm()
+        self._watch.finish()
+        journal.secure()
+
+    def _drain(self, ended_ns: int) -> None:
+        """Read on until nothing comes any more: exits, log lines and stacks of the last moment."""
+        quiet_since_ns = time.monotonic_ns()
+        with selectors.DefaultSelector() as selector:
+            for what, fd, _ in self._watch.readers():
+                if not self._journal.gave_up(what):
+                    selector.register(fd, selectors.EVENT_READ)
+            while True:
+                selector.select(0.01)
+                came = self._watch.read_all()
+                now_ns = time.monotonic_ns()
+                quiet_since_ns = now_ns if came else quiet_since_ns
+                enough_ns = QUIET_WITH_SURVIVORS_NS if len(self._watch.members) else QUIET_NS
+                dry = now_ns - quiet_since_ns >= enough_ns and self._inspector.idle() and not self._watch.pending()
+                patience_ns = GRACE_FOR_STACKS_NS if self._watch.pending() else GRACE_NS
+                if dry or now_ns - ended_ns >= patience_ns:
+                    return
+
+    def _pause_s(self) -> float:
+        now_ns = time.monotonic_ns()
+        due_ns = min(self._watch.due_ns(), now_ns + LONGEST_WAIT_NS)
+        flush_ns = self._journal.due_ns()
+        if flush_ns is not None:
+            due_ns = min(due_ns, flush_ns)
+        return max(0, due_ns - now_ns) / NS_PER_S
+
+    def _guarded(self, what: str, action: Callable[[], None]) -> None:
+        self._journal.attempt(what, action, otherwise=None)
+
+
+def _write_line(path: str, text: str) -> None:
+    # Whole at once: whoever waits for the file must not read half of it.
+    with open(f"{path}.new", "w", encoding="utf-8") as file:
+        file.write(f"{text}\n")
+    os.rename(f"{path}.new", path)

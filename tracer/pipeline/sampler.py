@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When and how densely the job's memory is sampled. What is read comes from the sources; what changed is recorded."""
+
+import time
+from collections.abc import Sequence
+
+from tracer.events import CgroupSample, Event, ProcessGone, ReclaimSample
+from tracer.pipeline.journal import Journal
+from tracer.pipeline.members import Member, Members
+from tracer.pipeline.ports import Sources
+from tracer.units import NS_PER_MS, NS_PER_S, has_limit
+
+SAMPLE_NS = NS_PER_S
+WATCH_NS = 250 * NS_PER_MS
+"""The job's own cgroups are looked at (not recorded) so often, to see a limit come near."""
+DENSE_NS = 100 * NS_PER_MS
+STAY_DENSE_NS = 2 * NS_PER_S
+NEAR_A_LIMIT = 0.9
+COST_SHARE = 50
+"""A round that took T is followed by a pause of at least 50 T: 2 % of one CPU, however large the job."""
+
+
+class Sampler:
+    """Samples the job's processes, its cgroups and the machine."""
+
+    def __init__(self, sources: Sources, journal: Journal, members: Members) -> None:
+        self.longest_scan_ns = 0
+        self.scans = 0
+        self._sources = sources
+        self._journal = journal
+        self._members = members
+        self._chain: tuple[str, ...] = ()
+        self._job_cgroup_id: int | None = None
+        self._next_ns = 0
+        self._last_full_ns = 0
+        self._dense_until_ns = 0
+        self._scans_proc = sources.kernel is None
+
+    def watch(self, path: str | None) -> None:
+        """The job's memory cgroup: it and all above it are sampled."""
+        if path is not None:
+            cgroups = self._sources.cgroups
+            self._chain = tuple(self._journal.attempt("the cgroup chain", lambda: cgroups.chain(path), otherwise=()))
+            self._job_cgroup_id = self._journal.attempt("cgroup ids", lambda: cgroups.cgroup_id(path), otherwise=None)
+
+    def due_ns(self) -> int:
+        """When `tick` is to be called next."""
+        return self._next_ns
+
+    def tick(self, now_ns: int) -> list[Member]:
+        """One round; the processes that it discovered."""
+        chain = self._sample_chain()
+        reclaim = self._sample_reclaim(now_ns)
+        if reclaim or any(map(near_its_limit, chain)):
+            self._dense_until_ns = now_ns + STAY_DENSE_NS
+        dense = now_ns < self._dense_until_ns
+        found: list[Member] = []
+        if dense or now_ns - self._last_full_ns >= SAMPLE_NS - NS_PER_MS:
+            found = self._round(now_ns, chain)
+        took_ns = time.monotonic_ns() - now_ns
+        self._next_ns = now_ns + max(DENSE_NS if dense else WATCH_NS, COST_SHARE * took_ns)
+        return found
+
+    def at_mark(self, now_ns: int) -> None:
+        """A process was marked by the OOM killer: what was used at that very moment is worth most."""
+        if now_ns - self._last_full_ns >= DENSE_NS // 2:
+            self._round(now_ns, self._sample_chain())
+            self._dense_until_ns = now_ns + STAY_DENSE_NS
+
+    def finish(self, now_ns: int) -> None:
+        """The last round."""
+        self._sample_reclaim(now_ns)
+        self._round(now_ns, self._sample_chain())
+
+    def _round(self, now_ns: int, chain: Sequence[CgroupSample]) -> list[Member]:
+        began_ns = time.monotonic_ns()
+        self._last_full_ns = now_ns
+        for sample in chain:
+            self._journal.append_changed(("cgroup", sample.path), sample)
+        host = self._sources.host
+        pressure = self._journal.attempt("reading the machine's memory", host.pressure, otherwise=None)
+        if pressure is not None:
+            self._journal.append_changed(("pressure",), pressure)
+        vmstat = self._journal.attempt("reading vmstat", host.vmstat, otherwise=None)
+        if vmstat is not None:
+            self._journal.append_changed(("vmstat",), vmstat)
+        found = self._discover()
+        for member in self._members:
+            self._sample_process(member, now_ns)
+        self.scans += 1
+        self.longest_scan_ns = max(self.longest_scan_ns, time.monotonic_ns() - began_ns)
+        return found
+
+    def _discover(self) -> list[Member]:
+        if not self._scans_proc:
+            return []
+        processes = self._sources.processes
+        return self._journal.attempt(
+            "scanning /proc", lambda: self._members.scan(processes.descendants, processes.start_ns), otherwise=[]
+        )
+
+    def _sample_process(self, member: Member, now_ns: int) -> None:
+        processes = self._sources.processes
+        key = ("process", *member.id)
+        sample: Event | None = self._journal.attempt(
+            "reading processes", lambda: processes.sample(member.tgid, member.start_ns), otherwise=None
+        )
+        if sample is not None:
+            member.missing_since_ns = None
+            self._journal.append_changed(key, sample)
+        elif self._journal.gave_up("reading processes"):
+            return
+        elif self._members.missing(member, now_ns):
+            self._journal.forget(key)
+            self._journal.append(ProcessGone(ts_ns=now_ns, source="proc", tgid=member.tgid, start_ns=member.start_ns))
+
+    def _sample_chain(self) -> list[CgroupSample]:
+        cgroups = self._sources.cgroups
+        samples: list[CgroupSample] = []
+        for path in self._chain:
+            sample = self._journal.attempt("reading cgroups", lambda p=path: cgroups.sample(p), otherwise=None)  # type: ignore[misc]
+            if sample is not None:
+                samples.append(sample)
+        return samples
+
+    def _sample_reclaim(self, now_ns: int) -> bool:
+        """Whether the job itself had to reclaim."""
+        kernel = self._sources.kernel
+        if kernel is None:
+            return False
+        none: Sequence[ReclaimSample] = ()
+        changed = self._journal.attempt("reading reclaim", lambda: kernel.reclaim(now_ns), otherwise=none)
+        for sample in changed:
+            self._journal.append(sample)
+        return any(sample.cgroup_id == self._job_cgroup_id for sample in changed)
+
+
+def near_its_limit(sample: CgroupSample) -> bool:
+    """Whether what cannot be reclaimed comes near the limit. Page cache fills any limit, and means nothing."""
+    if sample.limit_bytes is None or sample.usage_bytes is None or not has_limit(sample.limit_bytes):
+        return False
+    cache_bytes = max(0, (sample.file_bytes or 0) - (sample.shmem_bytes or 0))
+    return sample.usage_bytes - cache_bytes >= NEAR_A_LIMIT * sample.limit_bytes

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The events of a run on their way from the sources into the recording, and what each of them sets off."""
+
+import time
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from tracer.events import (
+    Armed,
+    Disarmed,
+    Event,
+    HookStatus,
+    LogGap,
+    LoggedKill,
+    Losses,
+    OomMark,
+    ProcessExited,
+    ProcessForked,
+    ProcessId,
+    ProcessSeen,
+    process_id,
+)
+from tracer.pipeline.clocks import clock_now, cost_now
+from tracer.pipeline.helper import Helper
+from tracer.pipeline.journal import Journal
+from tracer.pipeline.members import Member, Members
+from tracer.pipeline.ports import Sources
+from tracer.pipeline.sampler import Sampler
+from tracer.units import NS_PER_MS, NS_PER_S
+
+CLOCK_NS = 10 * NS_PER_S
+PENDING_NS = 20 * NS_PER_MS
+LOOK_AFTER_FORK_NS = 100 * NS_PER_MS
+"""Until then a forked process is the image of its parent: most begin another program or are gone by
+then, and a worker has given itself its name. One that begins a program is looked at once it has."""
+
+Reader = tuple[str, int, Callable[[], int]]
+"""What it is, its descriptor, and what to call when that is readable: returns how many events came."""
+
+
+class Watch:
+    """Reads all sources without ever blocking or raising."""
+
+    def __init__(self, sources: Sources, journal: Journal, inspector: Helper) -> None:
+        self.members = Members()
+        self.sampler = Sampler(sources, journal, self.members)
+        self._sources = sources
+        self._journal = journal
+        self._inspector = inspector
+        self._log_gaps = 0
+        self._marks: dict[int, int] = {}
+        self._kills: dict[int, int] = {}
+        self._losses_before: Losses | None = None
+        self._next_clock_ns = 0
+        self._to_look_at: dict[ProcessId, tuple[int, Member]] = {}
+
+    def arm(self) -> None:
+        """Say what watches, and that it does from now on."""
+        kernel, log = self._sources.kernel, self._sources.log
+        now_ns = time.monotonic_ns()
+        if kernel is None:
+            self._hook("bpf", attached=False, why_not=self._sources.why_no_kernel)
+            self._journal.note(f"the kernel was not watched by BPF: {self._sources.why_no_kernel}")
+        else:
+            for hook in kernel.hooks:
+                self._hook(hook.name, attached=hook.attached, why_not=hook.why_not)
+        self._hook("kmsg", attached=log is not None, why_not=self._sources.why_no_log)
+        if kernel is not None:
+            self._journal.append(Armed(ts_ns=now_ns, source="tracer", start_to_armed_ns=kernel.start_to_armed_ns))
+
+    def disarm(self) -> None:
+        """Say that all was read until now."""
+        if self._sources.kernel is not None and not self._journal.gave_up("the ring buffer"):
+            self._journal.append(Disarmed(ts_ns=time.monotonic_ns(), source="tracer"))
+
+    def readers(self) -> list[Reader]:
+        """The descriptors to wait for."""
+        kernel, log = self._sources.kernel, self._sources.log
+        readers: list[Reader] = [("the helper thread", self._inspector.fileno(), self._read_inspected)]
+        if kernel is not None:
+            readers.append(("the ring buffer", kernel.fileno(), self._read_kernel))
+        if log is not None:
+            readers.append(("the kernel log", log.fileno(), self._read_log))
+        return readers
+
+    def read_all(self) -> int:
+        """Read what is there, whether or not it was announced; how many events came."""
+        return sum(read() for _, _, read in self.readers())
+
+    def take(self, event: Event) -> None:
+        """Record an event and do what it asks for."""
+        self._journal.append(event)
+        member = self.members.apply(event)
+        if member is not None:
+            self._inspect(member, after_ns=LOOK_AFTER_FORK_NS if isinstance(event, ProcessForked) else 0)
+        if isinstance(event, ProcessExited):
+            self._to_look_at.pop(process_id(event.tgid, event.start_ns), None)
+            self._journal.forget(("process", *process_id(event.tgid, event.start_ns)))
+            self._journal.forget(("seen", *process_id(event.tgid, event.start_ns)))
+        elif isinstance(event, LogGap):
+            self._log_gaps += event.lost
+        elif isinstance(event, OomMark | LoggedKill):
+            self._calibrate(event)
+
+    def due_ns(self) -> int:
+        """When `tick` is to be called next."""
+        due_ns = min(self.sampler.due_ns(), self._next_clock_ns)
+        if self._to_look_at:  # in the order in which they are due
+            due_ns = min(due_ns, next(iter(self._to_look_at.values()))[0])
+        return min(due_ns, time.monotonic_ns() + PENDING_NS) if self.pending() else due_ns
+
+    def pending(self) -> bool:
+        """Whether more will come that no descriptor announces: stacks that are being symbolised."""
+        kernel = self._sources.kernel
+        return kernel is not None and not self._journal.gave_up("the ring buffer") and kernel.pending
+
+    def tick(self, now_ns: int) -> None:
+        """Do what the time asks for."""
+        if self.pending():
+            self._read_kernel()
+        self._look_at_the_forked(now_ns)
+        if now_ns >= self.sampler.due_ns():
+            for member in self.sampler.tick(now_ns):
+                self._inspect(member)
+            self._inspector.check(now_ns)
+            self._record_losses(always=False)
+        if now_ns >= self._next_clock_ns:
+            self._next_clock_ns = now_ns + CLOCK_NS
+            self._record_clock()
+
+    def finish(self) -> None:
+        """The last samples, and what was lost and spent."""
+        self.sampler.finish(time.monotonic_ns())
+        self._record_losses(always=True)
+        self._record_clock()
+        if self._inspector.overdue:
+            self._journal.note(f"{self._inspector.overdue} look(s) at a process took too long and were given up")
+        if self._inspector.refused:
+            self._journal.note(f"{self._inspector.refused} process(es) came too fast to be looked at")
+
+    def _read_kernel(self) -> int:
+        kernel = self._sources.kernel
+        if kernel is None or self._journal.gave_up("the ring buffer"):
+            return 0
+        none: Sequence[Event] = ()
+        return self._take_all(self._journal.attempt("the ring buffer", kernel.read, otherwise=none))
+
+    def _read_log(self) -> int:
+        log = self._sources.log
+        if log is None or self._journal.gave_up("the kernel log"):
+            return 0
+        none: Sequence[Event] = ()
+        return self._take_all(self._journal.attempt("the kernel log", log.read, otherwise=none))
+
+    def _take_all(self, events: Sequence[Event]) -> int:
+        for event in events:
+            self.take(event)
+        if any(isinstance(event, OomMark) for event in events):
+            self.sampler.at_mark(time.monotonic_ns())
+            self._journal.secure()
+        return len(events)
+
+    def _calibrate(self, event: OomMark | LoggedKill) -> None:
+        # The kernel prints its line within microseconds of the mark: one instant, seen by both clocks.
+        log = self._sources.log
+        if isinstance(event, OomMark):
+            pid = event.tid
+            self._marks[pid] = event.ts_ns
+        else:
+            pid = event.pid
+            if event.log_usec is not None:
+                self._kills.setdefault(pid, event.log_usec)
+        if log is not None and pid in self._marks and pid in self._kills:
+            log.calibrate(self._marks.pop(pid), self._kills.pop(pid))
+
+    def _read_inspected(self) -> int:
+        results = self._inspector.take()
+        for event in results:
+            if isinstance(event, ProcessSeen):
+                # One that has ended meanwhile is kept all the same: what it was is known now or never.
+                self._journal.append_changed(("seen", *process_id(event.tgid, event.start_ns)), event)
+        return len(results)
+
+    def _inspect(self, member: Member, *, after_ns: int = 0) -> None:
+        if after_ns:
+            self._to_look_at[member.id] = (time.monotonic_ns() + after_ns, member)
+            return
+        self._to_look_at.pop(member.id, None)
+        tgid, wanted, processes = member.tgid, member.id, self._sources.processes
+
+        def look() -> Event | None:
+            seen = processes.seen(tgid)
+            # The pid may be someone else's by now.
+            return seen if seen is not None and process_id(seen.tgid, seen.start_ns) == wanted else None
+
+        self._inspector.submit(look)
+
+    def _look_at_the_forked(self, now_ns: int) -> None:
+        for due_ns, member in list(self._to_look_at.values()):
+            if due_ns > now_ns:
+                return
+            self._inspect(member)
+
+    def _record_losses(self, *, always: bool) -> None:
+        kernel = self._sources.kernel
+        losses = Losses(ts_ns=time.monotonic_ns(), source="tracer")
+        if kernel is not None:
+            now_ns = losses.ts_ns
+            losses = self._journal.attempt("the loss counters", lambda: kernel.losses(now_ns), otherwise=losses)
+        losses = msgspec.structs.replace(losses, log_gaps=self._log_gaps, seq=0)
+        same = (
+            self._losses_before is not None
+            and msgspec.structs.replace(losses, ts_ns=self._losses_before.ts_ns) == self._losses_before
+        )
+        nothing_lost = self._losses_before is None and losses.total == 0 and losses.log_gaps == 0
+        if always or not (same or nothing_lost):
+            self._losses_before = losses
+            self._journal.append(losses)
+
+    def _record_clock(self) -> None:
+        self._journal.append(clock_now())
+        self._journal.append(cost_now(longest_scan_ns=self.sampler.longest_scan_ns, scans=self.sampler.scans))
+
+    def _hook(self, name: str, *, attached: bool, why_not: str | None) -> None:
+        status = HookStatus(
+            ts_ns=time.monotonic_ns(),
+            source="tracer",
+            hook=name,
+            attached=attached,
+            why_not=None if attached else why_not,
+        )
+        self._journal.append(status)

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A training job in small: launcher, ranks, DataLoader workers; one worker's cache never lets go of a sample.
+
+Standard library only and no import of this package, so any Python runs it as a file. The processes look
+from outside as those of torchrun and PyTorch do: variables, sessions, names, messages, exit codes.
+It never asks for more than `--cap-mib`: without a memory limit round it, it ends well.
+"""
+
+import argparse
+import ctypes
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+
+MIB = 1024 * 1024
+PR_SET_NAME = 15
+SAMPLES_A_SECOND = 20
+BATCH = b"b" * 4096
+FAILED = 1
+
+
+def main() -> int:
+    """Be the launcher, or a rank where the environment says so."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=4, help="per rank")
+    parser.add_argument("--leaking-rank", type=int, default=0)
+    parser.add_argument("--leaking-worker", type=int, default=2, help="the one whose cache grows")
+    parser.add_argument("--rate-mib", type=int, default=60, help="how fast it grows, per second")
+    parser.add_argument("--cap-mib", type=int, default=1024, help="where it stops growing")
+    parser.add_argument("--dataset-mib", type=int, default=32, help="in the rank, before it forks its workers")
+    parser.add_argument("--worker-mib", type=int, default=16, help="what each worker needs for itself")
+    parser.add_argument("--seconds", type=float, default=12.0, help="how long the training takes")
+    parser.add_argument("--steady", action="store_true", help="no leak: ends well")
+    options = parser.parse_args()
+    return train(options) if "RANK" in os.environ else launch(options)
+
+
+def launch(options: argparse.Namespace) -> int:
+    """As torchrun: each rank a session of its own; when one fails the others are ended."""
+    ranks = [start_rank(rank, options.ranks) for rank in range(options.ranks)]
+    stopped = [False]
+
+    def stop(_number: int, _frame: object) -> None:
+        stopped[0] = True
+        end(ranks)
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    failed = None
+    while failed is None and any(rank.poll() is None for rank in ranks):
+        time.sleep(0.05)
+        failed = next((number for number, rank in enumerate(ranks) if rank.poll() not in (None, 0)), None)
+    if failed is None:
+        return FAILED if stopped[0] else 0
+    code, pid = ranks[failed].returncode, ranks[failed].pid
+    print(f"launcher: failed (exitcode: {code}) local_rank: {failed} (pid: {pid})", file=sys.stderr, flush=True)
+    end(ranks)
+    return FAILED
+
+
+def start_rank(rank: int, ranks: int) -> "subprocess.Popen[bytes]":
+    """The same program again, with the variables that make it a rank."""
+    variables = {
+        "RANK": rank,
+        "LOCAL_RANK": rank,
+        "WORLD_SIZE": ranks,
+        "LOCAL_WORLD_SIZE": ranks,
+        "GROUP_RANK": 0,
+        "TORCHELASTIC_RUN_ID": "dataloader",
+        "TORCHELASTIC_RESTART_COUNT": 0,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": 29500,
+    }
+    environ = os.environ | {name: str(value) for name, value in variables.items()}
+    command = [sys.executable, "-u", os.path.abspath(__file__), *sys.argv[1:]]
+    return subprocess.Popen(command, env=environ, start_new_session=True)
+
+
+def end(ranks: "list[subprocess.Popen[bytes]]") -> None:
+    """SIGTERM to the groups of all that still run, SIGKILL to those that stay."""
+    for rank in ranks:
+        if rank.poll() is None:
+            os.killpg(rank.pid, signal.SIGTERM)
+    deadline = time.monotonic() + 5
+    for rank in ranks:
+        try:
+            rank.wait(max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            os.killpg(rank.pid, signal.SIGKILL)
+            rank.wait()
+
+
+def train(options: argparse.Namespace) -> int:
+    """A rank: reads batches from its workers, in the order in which they come."""
+    rank = int(os.environ["RANK"])
+    dataset = bytes([rank + 1]) * (options.dataset_mib * MIB)
+    workers = [start_worker(rank, number, options) for number in range(options.workers)]
+    pids = {pid for pid, _ in workers}
+    pipes = {read_fd: pid for pid, read_fd in workers}
+    steps, ends_at = 0, time.monotonic() + options.seconds
+    with selectors.DefaultSelector() as selector:
+        for read_fd in pipes:
+            selector.register(read_fd, selectors.EVENT_READ)
+        while time.monotonic() < ends_at:
+            for key, _ in selector.select(0.1):
+                if not os.read(key.fd, len(BATCH)):
+                    return worker_died(pipes[key.fd])
+                steps += 1
+                if steps % 100 == 0:
+                    print(f"rank {rank}: step {steps}, loss {1 / (1 + steps / 100):.3f}", flush=True)
+    for pid in pids:
+        os.kill(pid, signal.SIGTERM)
+    for pid in pids:
+        os.waitpid(pid, 0)
+    print(f"rank {rank}: done after {steps} steps over {len(dataset) // MIB} MiB of data", flush=True)
+    return 0
+
+
+def worker_died(pid: int) -> int:
+    """Say it as a rank does whose DataLoader noticed, and fail."""
+    _, status = os.waitpid(pid, 0)
+    if os.WIFSIGNALED(status):
+        how = f"is killed by signal: {signal.strsignal(os.WTERMSIG(status))}. "
+    else:
+        how = f"exited unexpectedly with exit code {os.waitstatus_to_exitcode(status)}. "
+    print(f"RuntimeError: DataLoader worker (pid {pid}) {how}", file=sys.stderr, flush=True)
+    return FAILED
+
+
+def start_worker(rank: int, number: int, options: argparse.Namespace) -> "tuple[int, int]":
+    """Its pid, and the pipe that its batches come through; at its end the pipe ends."""
+    read_fd, write_fd = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(write_fd)
+        return pid, read_fd
+    code = FAILED
+    try:
+        os.close(read_fd)
+        code = work(write_fd, options, leaks=number == options.leaking_worker and rank == options.leaking_rank)
+    finally:
+        os._exit(code)
+
+
+def work(write_fd: int, options: argparse.Namespace, *, leaks: bool) -> int:
+    """A worker: makes samples until nobody reads them any more."""
+    ctypes.CDLL(None).prctl(PR_SET_NAME, b"pt_data_worker", 0, 0, 0)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    own = bytes([1]) * (options.worker_mib * MIB)
+    cache: list[bytes] = []
+    sample_bytes = options.rate_mib * MIB // SAMPLES_A_SECOND
+    most = options.cap_mib * MIB // max(1, sample_bytes)
+    while own:
+        sample = bytes([len(cache) % 255 + 1]) * sample_bytes
+        if leaks and not options.steady and len(cache) < most:
+            cache.append(sample)  # the bug: keyed by sample, and nothing is ever taken out
+        try:
+            os.write(write_fd, BATCH)
+        except BrokenPipeError:
+            return 0
+        time.sleep(1 / SAMPLES_A_SECOND)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
