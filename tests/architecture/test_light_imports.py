@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process that stays beside the job imports nothing heavy: contracts do not see imports made at run time."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.architecture.checkout import ROOT
+
+HEAVY = ("bcc", "rich", "jinja2", "asyncio", "pydantic")
+RESIDENT = ("tracer.cli", "tracer.cli.run", "tracer.pipeline", "tracer.sources.live", "tracer.recording")
+
+
+def imported_by(modules: tuple[str, ...], *flags: str) -> set[str]:
+    program = f"import {', '.join(modules)}, sys; print('\\n'.join(sys.modules))"
+    child = subprocess.run(
+        [sys.executable, *flags, "-c", program],
+        cwd=ROOT,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return set(child.stdout.split())
+
+
+@pytest.mark.parametrize("module", RESIDENT)
+def test_what_stays_beside_the_job_imports_nothing_heavy(module):
+    assert imported_by((module,)).isdisjoint(HEAVY)
+
+
+def test_the_reader_of_a_recording_needs_neither_psutil_nor_a_kernel():
+    loaded = imported_by(("tracer.recording", "tracer.verdict.judge"))
+
+    assert "psutil" not in loaded
+    assert not {name for name in loaded if name.startswith(("tracer.kernel", "tracer.sources"))}
+
+
+def test_a_heavy_import_would_be_seen():
+    assert "asyncio" in imported_by(("tracer", "asyncio"))
