@@ -19,8 +19,8 @@ NOT_APPLICABLE = "does not apply here: "
 
 def kind_of(path: Path) -> str | None:
     """Kernel, torch or vm: the folder below tests that a file lies in."""
-    first = path.relative_to(TESTS).parts[0] if path.is_relative_to(TESTS) else ""
-    return first if first in KINDS else None
+    parts = path.relative_to(TESTS).parts if path.is_relative_to(TESTS) else ()
+    return next((part for part in parts[:1] if part in KINDS), None)
 
 
 def pytest_configure(config):
@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(items):
 
 def must_run(report, kinds) -> bool:
     """Whether a skipped report should have been none."""
-    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
     skipped = report.skipped and not hasattr(report, "wasxfail")
     return skipped and bool(REQUIRED & kinds) and NOT_APPLICABLE not in reason
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kernel.running import oomtrace  # noqa: F401 - a fixture
 from tests.kernel.workload import Hog, KernelLog, MemoryCgroup, Watch
 from tracer.kernel.session import PYTHON, open_session
 from tracer.sources.live import events_h_digest

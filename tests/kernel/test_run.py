@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """`oomtrace run` as a person uses it: real jobs, real kills in a cgroup of the run's own, real reports."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -15,57 +13,9 @@ from tests.architecture.checkout import ROOT
 from tests.kernel.workload import DEADLINE_S, wait_for
 from tracer.events import JobStarted, ProcessForked, ProcessSeen
 from tracer.job.cgroup import NAME_PREFIX, find_hierarchy
-from tracer.recording import read_recording
 
 DATALOADER = ROOT / "tracer" / "repro" / "workloads" / "dataloader.py"
 HOG = (sys.executable, "-S", "-c", "x = []\nwhile True: x.append(bytes([1]) * (1 << 20))")
-
-
-@dataclass
-class Run:
-    """One finished run."""
-
-    code: int
-    out: str
-    err: str
-    path: Path
-    verdict: dict = field(default_factory=dict)
-
-    @property
-    def primary(self):
-        return self.verdict["incidents"][self.verdict["primary"]]
-
-    @property
-    def links(self):
-        return {link["link"]: link["status"] for link in self.primary["proof"]}
-
-    def events(self, kind):
-        return [event for event in read_recording(self.path) if isinstance(event, kind)]
-
-
-@pytest.fixture
-def oomtrace(can_trace, tmp_path):
-    """Runs a job under watch; afterwards no cgroup of a run is left, unless a test says that one may be."""
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("SUDO_")}
-    environ |= {"PYTHONPATH": str(ROOT), "COLUMNS": "80"}
-    path = tmp_path / "run.oomtrace"
-
-    def start(*job, options=(), **kwargs):
-        command = [sys.executable, "-m", "tracer", "run", "--record", str(path), *options, "--", *map(str, job)]
-        kwargs = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL} | kwargs
-        return subprocess.Popen(command, cwd=tmp_path, env=environ, text=True, **kwargs)
-
-    def finish(process):
-        out, err = process.communicate(timeout=60)
-        command = [sys.executable, "-m", "tracer", "report", "--json", str(path)]
-        report = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=True)
-        return Run(process.returncode, out, err, path, json.loads(report.stdout))
-
-    def run(*job, options=(), **kwargs):
-        return finish(start(*job, options=options, **kwargs))
-
-    run.start, run.finish = start, finish
-    return run
 
 
 @pytest.fixture(autouse=True)

@@ -207,7 +207,8 @@ def _memory_text(mark: OomMark) -> str:
 
 def _signals(case: Case, primary: Finding) -> Iterable[Entry]:
     """Signals that ended a process of the job, OOM kills aside, and SIGTERMs to it."""
-    told = {id(d.by) for d in case.deaths if d.by is not None} | {id(d.terminated) for d in case.deaths if d.terminated}
+    deaths = [d for d in case.deaths if not _tidied_up(case, primary, d)]
+    told = {id(d.by) for d in deaths if d.by is not None} | {id(d.terminated) for d in deaths if d.terminated}
     for signal in case.story.of(SignalSent):
         identity = process_id(signal.tgid, signal.start_ns)
         if id(signal) in told and case.kills.of(identity) is None:
@@ -232,7 +233,8 @@ def _exits(case: Case, primary: Finding, downed: set[ProcessId]) -> Iterable[Ent
     """Ends of those with a part in it; the quiet ones are counted."""
     quiet: list[Death] = []
     for death in case.deaths:
-        if death.id in primary.ids or death.id in downed or death.failed or death.id == case.story.tree.root:
+        told = death.failed and not _tidied_up(case, primary, death)
+        if death.id in primary.ids or death.id in downed or told or death.id == case.story.tree.root:
             marked = ", marked by the OOM killer" if death.exit is not None and death.exit.oom_marked else ""
             yield _entry(
                 primary,
@@ -249,7 +251,18 @@ def _exits(case: Case, primary: Finding, downed: set[ProcessId]) -> Iterable[Ent
             quiet.append(death)
     if quiet:
         count = "1 process" if len(quiet) == 1 else f"{len(quiet)} processes"
-        yield _entry(primary, quiet[-1].at_ns, "exit", count, "exit 0, the last one here")
+        stopped = sum(1 for d in quiet if d.failed)
+        how = f"exit 0, or stopped by the job itself ({stopped})" if stopped else "exit 0"
+        yield _entry(primary, quiet[-1].at_ns, "exit", count, f"{how}, the last one here")
+
+
+def _tidied_up(case: Case, primary: Finding, death: Death) -> bool:
+    """Whether a job that ended well had stopped this process by itself, as a loader does with its workers."""
+    root = case.root_death
+    if primary.kind != "end" or root is None or root.failed:
+        return False
+    by = death.by or death.terminated
+    return by is not None and people.sender(case.story, by).kind in {"launcher", "job"}
 
 
 def _gone(case: Case, primary: Finding) -> Iterable[Entry]:

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`oomtrace run` as a person starts it, with its output, its recording and its verdict."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.checkout import ROOT
+from tracer.recording import read_recording
+
+
+@dataclass
+class Run:
+    """One finished run."""
+
+    code: int
+    out: str
+    err: str
+    path: Path
+    verdict: dict = field(default_factory=dict)
+
+    @property
+    def primary(self):
+        return self.verdict["incidents"][self.verdict["primary"]]
+
+    @property
+    def links(self):
+        return {link["link"]: link["status"] for link in self.primary["proof"]}
+
+    def events(self, kind):
+        return [event for event in read_recording(self.path) if isinstance(event, kind)]
+
+
+@pytest.fixture
+def oomtrace(can_trace, tmp_path):
+    """Runs a job under watch; afterwards no cgroup of a run is left, unless a test says that one may be."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("SUDO_")}
+    environ |= {"PYTHONPATH": str(ROOT), "COLUMNS": "80"}
+    path = tmp_path / "run.oomtrace"
+
+    def start(*job, options=(), **kwargs):
+        command = [sys.executable, "-m", "tracer", "run", "--record", str(path), *options, "--", *map(str, job)]
+        kwargs = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL} | kwargs
+        return subprocess.Popen(command, cwd=tmp_path, env=environ, text=True, **kwargs)
+
+    def finish(process):
+        out, err = process.communicate(timeout=60)
+        command = [sys.executable, "-m", "tracer", "report", "--json", str(path)]
+        report = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=True)
+        return Run(process.returncode, out, err, path, json.loads(report.stdout))
+
+    def run(*job, options=(), **kwargs):
+        return finish(start(*job, options=options, **kwargs))
+
+    run.start, run.finish = start, finish
+    return run

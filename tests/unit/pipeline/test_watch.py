@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an event sets off."""
+
+import time
+
+import pytest
+
+from tests.unit.pipeline.stand_ins import START_NS, Feed, sources
+from tests.unit.pipeline.test_members import execed, exited, forked, started
+from tests.unit.pipeline.test_sampler import Notebook
+from tracer.events import LogGap, Losses, ProcessSeen
+from tracer.pipeline.watch import LOOK_AFTER_FORK_NS, Watch
+from tracer.units import NS_PER_S
+
+
+class Inspector:
+    """Does at once what it is told, and remembers the results."""
+
+    overdue = refused = 0
+
+    def __init__(self):
+        self.results, self.looks = [], 0
+
+    def submit(self, work):
+        self.looks += 1
+        self.results += [result for result in [work()] if result is not None]
+
+    def take(self):
+        taken, self.results = self.results, []
+        return taken
+
+    def check(self, now_ns):
+        pass
+
+    def fileno(self):
+        return 0
+
+
+class Book(Notebook):
+    def note(self, text):
+        self.events.append(text)
+
+    def secure(self):
+        self.secured = True
+
+
+class Bench:
+    def __init__(self, **given):
+        self.book, self.inspector, self.sources = Book(), Inspector(), sources(**given)
+        self.watch = Watch(self.sources, self.book, self.inspector)
+
+
+@pytest.fixture
+def bench():
+    return Bench()
+
+
+def test_a_fork_is_looked_at_a_little_later(bench):
+    bench.watch.take(forked(11, START_NS))
+    bench.watch.tick(time.monotonic_ns())
+    assert bench.inspector.looks == 0
+
+    bench.watch.tick(time.monotonic_ns() + LOOK_AFTER_FORK_NS)
+    bench.watch.read_all()
+
+    assert [event.tgid for event in bench.book.of(ProcessSeen)] == [11]
+
+
+def test_one_that_begins_a_program_is_looked_at_at_once_and_only_once(bench):
+    bench.watch.take(forked(11, START_NS))
+    bench.watch.take(execed(11, START_NS))
+    assert bench.inspector.looks == 1
+
+    bench.watch.tick(time.monotonic_ns() + LOOK_AFTER_FORK_NS)
+
+    assert bench.inspector.looks == 1
+
+
+def test_one_that_is_gone_by_then_is_not_looked_at(bench):
+    bench.watch.take(forked(11, START_NS))
+    bench.watch.take(exited(11, START_NS))
+
+    bench.watch.tick(time.monotonic_ns() + LOOK_AFTER_FORK_NS)
+
+    assert bench.inspector.looks == 0
+
+
+def test_at_the_end_what_is_still_to_be_looked_at_is(bench):
+    bench.watch.take(forked(11, START_NS))
+
+    bench.watch.hurry()
+
+    assert bench.inspector.looks == 1
+
+
+def test_another_owner_of_the_pid_is_not_taken_for_the_one_that_was_meant(bench):
+    bench.watch.take(forked(11, START_NS + NS_PER_S))
+    bench.watch.hurry()
+    bench.watch.read_all()
+
+    assert bench.inspector.looks == 1
+    assert bench.book.of(ProcessSeen) == []
+
+
+def test_overwritten_log_records_are_counted_among_the_losses(bench):
+    for lost in (3, 4):
+        bench.watch.take(LogGap(ts_ns=1, source="kmsg", lost=lost))
+
+    bench.watch.finish()
+
+    assert bench.book.of(Losses)[-1].log_gaps == 7
+
+
+def test_losses_are_recorded_when_they_move_and_at_the_end():
+    kernel = Feed()
+    bench = Bench(kernel=kernel)
+    now_ns = time.monotonic_ns()
+    bench.watch.tick(now_ns)
+    assert bench.book.of(Losses) == []
+
+    kernel.lost = Losses(ts_ns=1, dropped={"oom_mark": 1})
+    bench.watch.tick(now_ns + NS_PER_S)
+    bench.watch.tick(now_ns + 2 * NS_PER_S)
+    assert [event.total for event in bench.book.of(Losses)] == [1]
+
+    bench.watch.finish()
+    assert [event.total for event in bench.book.of(Losses)] == [1, 1]
+    kernel.close()
+
+
+def test_the_first_process_of_the_job_is_looked_at_at_once(bench):
+    bench.watch.take(started())
+
+    assert bench.inspector.looks == 1
