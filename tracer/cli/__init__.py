@@ -54,6 +54,7 @@ def _run(argv: Sequence[str] | None) -> int:
         args = _parser().parse_args(argv)
     except SystemExit as error:  # argparse: --help, or wrong usage, of which it has told already
         return error.code if isinstance(error.code, int) else 2
+    args.words = list(sys.argv[1:] if argv is None else argv)
     command: Command = args.its_command
     return command.run(args)
 

@@ -20,7 +20,7 @@ from tracer.job.cgroup import Hierarchy, JobCgroup, Limits, find_hierarchy, make
 from tracer.job.identity import Caller, acting_as, find_caller
 from tracer.pipeline import Outcome, Pipeline, Plan, Sources
 from tracer.pipeline.clocks import header_now
-from tracer.pipeline.machine import open_sources
+from tracer.pipeline.machine import in_first_pid_namespace, open_sources
 from tracer.recording import RecordingWriter
 from tracer.sources.masking import mask_arguments
 
@@ -69,8 +69,8 @@ class RunCommand:
             swap_bytes=None if args.swap_max is None else parse_size(args.swap_max),
         )
         if os.geteuid() != 0:
-            command = shlex.join(["run", *sys.argv[2:]]) if len(sys.argv) > 2 else "run -- COMMAND"
-            raise PermissionDenied("cannot watch the kernel", need=f'root: sudo "$(command -v oomtrace)" {command}')
+            again = f'sudo "$(command -v oomtrace)" {shlex.join(args.words)}'
+            raise PermissionDenied("cannot watch the kernel", need=f"root: {again}")
         caller = find_caller(os.environ)
         with contextlib.ExitStack() as stack:
             output = stack.enter_context(_open_output(args.report, caller))
@@ -135,6 +135,11 @@ class _Run:
                 )
         if self._caller.caveat is not None:
             say(self._caller.caveat)
+        if not in_first_pid_namespace():
+            self._notes.append(
+                "oomtrace ran in a pid namespace of its own: the kernel speaks of other pids than /proc does here, "
+                "so its word cannot be joined to the job"
+            )
         return Plan(
             argv=self._argv,
             recorded_argv=mask_arguments(self._argv),

@@ -6,7 +6,7 @@ import pwd
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 MAX_ANCESTORS = 32
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
@@ -62,19 +62,19 @@ def find_caller(
         oom_score_adj=_oom_score_adj(proc_root, pid),
     )
     claimed = environ.get("SUDO_UID", "")
-    if not claimed.isdecimal() or int(claimed) == ours.uid:
+    if not (claimed.isascii() and claimed.isdecimal()):
         return ours
     own = _status(proc_root, pid)
     sudo = own.parent if own else 0
     if not _is_sudo(proc_root, sudo, sudo_owner):
-        return _as_is(ours, f"SUDO_UID is {claimed}, but the parent process is not sudo: the job runs as it is")
+        return _as_is(ours, claimed, "the parent process is not sudo")
     ancestor = _above_sudo(proc_root, sudo, sudo_owner)
     who = None if ancestor is None else _status(proc_root, ancestor)
     if ancestor is None or who is None or who.uid != int(claimed):
-        return _as_is(ours, f"SUDO_UID is {claimed}, but no process of that user called sudo: the job runs as it is")
+        return _as_is(ours, claimed, "no process of that user called sudo")
     stripped = _environ(proc_root, sudo)
     if stripped is None:
-        return _as_is(ours, "the environment of the parent sudo cannot be read: the job runs as it is")
+        return _as_is(ours, claimed, "the environment of that sudo cannot be read")
     return Caller(
         uid=who.uid,
         gid=who.gid,
@@ -103,15 +103,10 @@ def acting_as(caller: Caller) -> Iterator[None]:
         os.setgroups(groups)
 
 
-def _as_is(ours: Caller, caveat: str) -> Caller:
-    return Caller(
-        uid=ours.uid,
-        gid=ours.gid,
-        groups=ours.groups,
-        environ=ours.environ,
-        oom_score_adj=ours.oom_score_adj,
-        caveat=caveat,
-    )
+def _as_is(ours: Caller, claimed: str, why: str) -> Caller:
+    if int(claimed) == ours.uid:
+        return ours  # root under sudo, some processes further up: nobody else stands behind it
+    return replace(ours, caveat=f"SUDO_UID is {claimed}, but {why}: the job runs as user {ours.uid}")
 
 
 def _above_sudo(proc_root: str, sudo: int, sudo_owner: int) -> int | None:

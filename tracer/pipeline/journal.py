@@ -16,7 +16,8 @@ FLUSH_NS = 250 * NS_PER_MS
 """A kill of the tracer itself loses no more than this."""
 
 STRIKES = 3
-"""So often something may fail before it is left alone for the rest of the run."""
+"""So often in a row something may fail before it is left alone for the rest of the run."""
+MAX_NOTES = 200
 
 ResultT = TypeVar("ResultT")
 
@@ -56,19 +57,21 @@ class Journal:
 
     def note(self, text: str) -> None:
         """Record something that a reader of the verdict should know, once."""
-        if text not in self._noted:
+        if text not in self._noted and len(self._noted) < MAX_NOTES:
             self._noted.add(text)
             self.append(Note(ts_ns=time.monotonic_ns(), source="tracer", text=text))
 
     def attempt(self, what: str, action: Callable[[], ResultT], otherwise: ResultT) -> ResultT:
-        """Do something that may fail; a failure is noted, and after three the thing is left alone."""
+        """Do something that may fail; a failure is noted, and after three in a row the thing is left alone."""
         if self.gave_up(what):
             return otherwise
         try:
-            return action()
+            result = action()
         except Exception as error:  # noqa: BLE001 - a broken source degrades the verdict, never the job
             self._failed(what, error)
             return otherwise
+        self._failures.pop(what, None)
+        return result
 
     def gave_up(self, what: str) -> bool:
         """Whether it has failed too often."""

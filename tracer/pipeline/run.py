@@ -210,6 +210,8 @@ class Pipeline:
     def _drain(self, ended_ns: int) -> None:
         """Read on until nothing comes any more: exits, log lines and stacks of the last moment."""
         quiet_since_ns = time.monotonic_ns()
+        self._watch.read_all()
+        self._watch.hurry()
         with selectors.DefaultSelector() as selector:
             for what, fd, _ in self._watch.readers():
                 if not self._journal.gave_up(what):

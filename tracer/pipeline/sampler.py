@@ -54,16 +54,20 @@ class Sampler:
         if reclaim or any(map(near_its_limit, chain)):
             self._dense_until_ns = now_ns + STAY_DENSE_NS
         dense = now_ns < self._dense_until_ns
-        found: list[Member] = []
+        found = self._discover()
         if dense or now_ns - self._last_full_ns >= SAMPLE_NS - NS_PER_MS:
-            found = self._round(now_ns, chain)
+            self._round(now_ns, chain)
         took_ns = time.monotonic_ns() - now_ns
         self._next_ns = now_ns + max(DENSE_NS if dense else WATCH_NS, COST_SHARE * took_ns)
         return found
 
-    def at_mark(self, now_ns: int) -> None:
-        """A process was marked by the OOM killer: what was used at that very moment is worth most."""
-        if now_ns - self._last_full_ns >= DENSE_NS // 2:
+    def at_mark(self, now_ns: int, *, ours: bool) -> None:
+        """A process was marked by the OOM killer: what was used at that very moment is worth most.
+
+        Args:
+            ours: it is one of the job's. Kills elsewhere may come in storms, and must not make this costly.
+        """
+        if now_ns >= (self._last_full_ns + DENSE_NS // 2 if ours else self._next_ns):
             self._round(now_ns, self._sample_chain())
             self._dense_until_ns = now_ns + STAY_DENSE_NS
 
@@ -72,7 +76,7 @@ class Sampler:
         self._sample_reclaim(now_ns)
         self._round(now_ns, self._sample_chain())
 
-    def _round(self, now_ns: int, chain: Sequence[CgroupSample]) -> list[Member]:
+    def _round(self, now_ns: int, chain: Sequence[CgroupSample]) -> None:
         began_ns = time.monotonic_ns()
         self._last_full_ns = now_ns
         for sample in chain:
@@ -84,12 +88,10 @@ class Sampler:
         vmstat = self._journal.attempt("reading vmstat", host.vmstat, otherwise=None)
         if vmstat is not None:
             self._journal.append_changed(("vmstat",), vmstat)
-        found = self._discover()
         for member in self._members:
             self._sample_process(member, now_ns)
         self.scans += 1
         self.longest_scan_ns = max(self.longest_scan_ns, time.monotonic_ns() - began_ns)
-        return found
 
     def _discover(self) -> list[Member]:
         if not self._scans_proc:
@@ -112,6 +114,7 @@ class Sampler:
             return
         elif self._members.missing(member, now_ns):
             self._journal.forget(key)
+            self._journal.forget(("seen", *member.id))
             self._journal.append(ProcessGone(ts_ns=now_ns, source="proc", tgid=member.tgid, start_ns=member.start_ns))
 
     def _sample_chain(self) -> list[CgroupSample]:

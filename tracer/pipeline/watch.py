@@ -19,6 +19,7 @@ from tracer.events import (
     ProcessForked,
     ProcessId,
     ProcessSeen,
+    SignalSent,
     process_id,
 )
 from tracer.pipeline.clocks import clock_now, cost_now
@@ -49,6 +50,7 @@ class Watch:
         self._journal = journal
         self._inspector = inspector
         self._log_gaps = 0
+        self._failed_reads = 0
         self._marks: dict[int, int] = {}
         self._kills: dict[int, int] = {}
         self._losses_before: Losses | None = None
@@ -129,6 +131,10 @@ class Watch:
             self._next_clock_ns = now_ns + CLOCK_NS
             self._record_clock()
 
+    def hurry(self) -> None:
+        """The end is near: look now at what was to be looked at soon."""
+        self._look_at_the_forked(time.monotonic_ns() + LOOK_AFTER_FORK_NS)
+
     def finish(self) -> None:
         """The last samples, and what was lost and spent."""
         self.sampler.finish(time.monotonic_ns())
@@ -143,8 +149,11 @@ class Watch:
         kernel = self._sources.kernel
         if kernel is None or self._journal.gave_up("the ring buffer"):
             return 0
-        none: Sequence[Event] = ()
-        return self._take_all(self._journal.attempt("the ring buffer", kernel.read, otherwise=none))
+        events: Sequence[Event] | None = self._journal.attempt("the ring buffer", kernel.read, otherwise=None)
+        if events is None:
+            # What a failed read had taken from the ring buffer is gone: a loss like any other.
+            self._failed_reads += 1
+        return self._take_all(events or ())
 
     def _read_log(self) -> int:
         log = self._sources.log
@@ -156,9 +165,13 @@ class Watch:
     def _take_all(self, events: Sequence[Event]) -> int:
         for event in events:
             self.take(event)
-        if any(isinstance(event, OomMark) for event in events):
-            self.sampler.at_mark(time.monotonic_ns())
+        marks = [event for event in events if isinstance(event, OomMark)]
+        if marks:
             self._journal.secure()
+            ours = any(process_id(mark.tgid, mark.start_ns) in self.members for mark in marks)
+            self.sampler.at_mark(time.monotonic_ns(), ours=ours)
+        elif any(_is_evidence(event) for event in events):
+            self._journal.flush()
         return len(events)
 
     def _calibrate(self, event: OomMark | LoggedKill) -> None:
@@ -177,9 +190,13 @@ class Watch:
     def _read_inspected(self) -> int:
         results = self._inspector.take()
         for event in results:
-            if isinstance(event, ProcessSeen):
-                # One that has ended meanwhile is kept all the same: what it was is known now or never.
-                self._journal.append_changed(("seen", *process_id(event.tgid, event.start_ns)), event)
+            if not isinstance(event, ProcessSeen):
+                continue
+            identity = process_id(event.tgid, event.start_ns)
+            if identity in self.members:
+                self._journal.append_changed(("seen", *identity), event)
+            else:  # it has ended meanwhile: what it was is known now or never
+                self._journal.append(event)
         return len(results)
 
     def _inspect(self, member: Member, *, after_ns: int = 0) -> None:
@@ -197,18 +214,21 @@ class Watch:
         self._inspector.submit(look)
 
     def _look_at_the_forked(self, now_ns: int) -> None:
-        for due_ns, member in list(self._to_look_at.values()):
+        while self._to_look_at:
+            due_ns, member = next(iter(self._to_look_at.values()))
             if due_ns > now_ns:
                 return
             self._inspect(member)
 
     def _record_losses(self, *, always: bool) -> None:
-        kernel = self._sources.kernel
-        losses = Losses(ts_ns=time.monotonic_ns(), source="tracer")
+        kernel, now_ns = self._sources.kernel, time.monotonic_ns()
+        losses: Losses | None = Losses(ts_ns=now_ns, source="tracer")
         if kernel is not None:
-            now_ns = losses.ts_ns
-            losses = self._journal.attempt("the loss counters", lambda: kernel.losses(now_ns), otherwise=losses)
-        losses = msgspec.structs.replace(losses, log_gaps=self._log_gaps, seq=0)
+            losses = self._journal.attempt("the loss counters", lambda: kernel.losses(now_ns), otherwise=None)
+        if losses is None:
+            return  # unknown is not zero: without this record nothing is proved
+        unknown = losses.unknown + self._failed_reads
+        losses = msgspec.structs.replace(losses, log_gaps=self._log_gaps, unknown=unknown, seq=0)
         same = (
             self._losses_before is not None
             and msgspec.structs.replace(losses, ts_ns=self._losses_before.ts_ns) == self._losses_before
@@ -231,3 +251,10 @@ class Watch:
             why_not=None if attached else why_not,
         )
         self._journal.append(status)
+
+
+def _is_evidence(event: Event) -> bool:
+    """What a proof may rest on goes to the file at once."""
+    if isinstance(event, ProcessExited):
+        return bool(event.status or event.oom_marked)
+    return isinstance(event, SignalSent) and bool(event.in_tree)

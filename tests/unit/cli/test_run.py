@@ -40,7 +40,6 @@ def recordings(folder):
 
 def test_without_root_it_says_which_command_to_use_and_runs_nothing(folder, monkeypatch, capsys):
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    monkeypatch.setattr("sys.argv", ["oomtrace", "run", "--", "touch", "a file"])
 
     assert main(["run", "--", "touch", "a file"]) == 4
 

@@ -118,6 +118,22 @@ def test_a_name_cannot_pose_as_the_lines_that_follow_it(proc, tmp_path):
     assert proc.caller(SUDO_UID=str(PERSON)).uid == os.getuid()
 
 
+def test_root_under_sudo_gets_its_own_environment_back(proc, tmp_path):
+    proc.add(SHELL, parent=1, uid=os.getuid(), exe=tmp_path / "bin" / "bash")
+
+    caller = proc.caller(SUDO_UID=str(os.getuid()), PATH="/sbin")
+
+    assert (caller.environ["PATH"], caller.caveat) == ("/home/p/conda/bin:/bin", None)
+
+
+def test_root_in_a_shell_that_root_got_by_sudo_is_nothing_to_speak_of(proc, tmp_path):
+    proc.add(MONITOR, parent=SUDO, exe=tmp_path / "bin" / "sh")
+
+    caller = proc.caller(SUDO_UID=str(os.getuid()), PATH="/sbin")
+
+    assert (caller.environ["PATH"], caller.caveat) == ("/sbin", None)
+
+
 def test_a_parent_that_has_gone_is_no_sudo(proc):
     (proc.root / str(MONITOR) / "exe").unlink()
 

@@ -87,6 +87,16 @@ def test_a_failure_is_noted_once_and_after_three_the_thing_is_left_alone(journal
     ]
 
 
+def test_a_failure_now_and_then_is_no_reason_to_give_up(journal):
+    for _ in range(STRIKES):
+        journal.attempt("x", lambda: 1 / 0, otherwise=None)
+        journal.attempt("y", lambda: 1 / 0, otherwise=None)
+        assert journal.attempt("y", lambda: 42, otherwise=None) == 42
+
+    assert journal.gave_up("x")
+    assert not journal.gave_up("y")
+
+
 def test_a_note_stands_there_once(journal, path):
     journal.note("same")
     journal.note("same")

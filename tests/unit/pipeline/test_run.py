@@ -101,7 +101,7 @@ def test_the_end_says_what_was_lost_and_what_it_cost(watched, kernel):
 
 
 def test_the_first_process_is_looked_at_and_sampled(watched):
-    _, events = watched("exit 0")
+    _, events = watched("sleep 0.2")
 
     [started] = of(JobStarted, events)
     assert {event.tgid for event in of(ProcessSeen, events)} == {started.tgid}

@@ -104,14 +104,15 @@ def test_reclaim_in_the_jobs_own_cgroup_makes_samples_dense():
     kernel.close()
 
 
-def test_a_mark_brings_a_round_at_once(bench):
+@pytest.mark.parametrize("ours, samples", [(True, 2), (False, 1)])
+def test_a_mark_in_the_job_brings_a_round_at_once(bench, ours, samples):
     now_ns = time.monotonic_ns()
     bench.sampler.tick(now_ns)
     bench.sources.processes.rss_bytes += 1
 
-    bench.sampler.at_mark(now_ns + DENSE_NS)
+    bench.sampler.at_mark(now_ns + DENSE_NS, ours=ours)
 
-    assert len(bench.notebook.of(ProcessSample)) == 2
+    assert len(bench.notebook.of(ProcessSample)) == samples
 
 
 def test_a_process_that_is_missing_is_gone_after_a_while_and_never_called_exited(bench):

@@ -3,6 +3,7 @@
 
 import time
 
+import msgspec
 import pytest
 
 from tests.unit.pipeline.stand_ins import START_NS, Feed, sources
@@ -132,3 +133,43 @@ def test_the_first_process_of_the_job_is_looked_at_at_once(bench):
     bench.watch.take(started())
 
     assert bench.inspector.looks == 1
+
+
+def test_a_read_that_failed_is_a_loss():
+    kernel = Feed()
+    bench = Bench(kernel=kernel)
+    kernel.fault = OSError("torn")
+    bench.watch.read_all()
+    kernel.fault = None
+
+    bench.watch.finish()
+
+    assert bench.book.of(Losses)[-1].unknown == 1
+    kernel.close()
+
+
+def test_unreadable_loss_counters_are_not_recorded_as_nothing_lost(monkeypatch):
+    kernel = Feed()
+    bench = Bench(kernel=kernel)
+
+    def fail(now_ns):
+        raise OSError("gone")
+
+    monkeypatch.setattr(kernel, "losses", fail)
+    bench.watch.finish()
+
+    assert bench.book.of(Losses) == []
+    kernel.close()
+
+
+@pytest.mark.parametrize(("status", "flushes"), [(9, 1), (256, 1), (0, 0)])
+def test_the_exit_of_a_process_that_failed_goes_to_the_file_at_once(monkeypatch, status, flushes):
+    kernel = Feed()
+    bench = Bench(kernel=kernel)
+    done = []
+    monkeypatch.setattr(bench.book, "flush", lambda: done.append(1), raising=False)
+    kernel.say(msgspec.structs.replace(exited(11, START_NS), status=status))
+    bench.watch.read_all()
+
+    assert len(done) == flushes
+    kernel.close()
