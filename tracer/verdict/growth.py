@@ -58,7 +58,7 @@ def unreclaimable_bytes(sample: ProcessSample) -> int | None:
 
 
 def growths(story: Story, until_ns: int, kills: Sequence[Kill] = ()) -> tuple[Growth, ...]:
-    """All processes of the job that lived in the window before `until_ns`, most grown first.
+    """All processes of the job that were there at `until_ns`, over the window before it, most grown first.
 
     Args:
         kills: their marks give the last value of a victim exactly.
@@ -98,7 +98,8 @@ def resample(points: Sequence[tuple[int, int]], first_ns: int, last_ns: int, cou
 
 
 def _growth(member: Member, from_ns: int, until_ns: int, kill: Kill | None) -> Growth | None:
-    if member.end_ns is not None and member.end_ns < from_ns:
+    began_ns = member.fork.ts_ns if member.fork is not None else from_ns
+    if began_ns > until_ns or (member.end_ns is not None and member.end_ns < until_ns):
         return None
     points: list[tuple[int, int]] = []
     # An exec throws the inherited memory away: what counts begins after it.
@@ -109,7 +110,7 @@ def _growth(member: Member, from_ns: int, until_ns: int, kill: Kill | None) -> G
         value = unreclaimable_bytes(sample)
         if value is not None and born_ns <= sample.ts_ns <= until_ns:
             points.append((sample.ts_ns, value))
-    if kill is not None and kill.mark is not None:
+    if kill is not None and kill.mark is not None and kill.at_ns <= until_ns:
         mark = kill.mark
         points.append((kill.at_ns, mark.anon_rss_bytes + mark.shmem_rss_bytes + mark.swap_bytes))
     if not points:

@@ -13,6 +13,8 @@ from tracer.verdict.model import Incident, Link, Strength
 from tracer.verdict.people import lineage
 from tracer.verdict.story import Story
 
+TRAINING_ROLES = frozenset({"launcher", "rank", "dataloader_worker"})
+
 
 class Case:
     """The story with the joins that every rule needs, made once."""

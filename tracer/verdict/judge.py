@@ -9,13 +9,12 @@ from tracer.events import AnyEvent, ProcessId, process_id
 from tracer.units import NS_PER_S, format_duration
 from tracer.verdict import people
 from tracer.verdict.deaths import Death
-from tracer.verdict.incident import Case, Finding
+from tracer.verdict.incident import TRAINING_ROLES, Case, Finding
 from tracer.verdict.model import Collateral, Job, Report, Verdict
 from tracer.verdict.rules import exited, host_oom, signals
 from tracer.verdict.story import Story
 from tracer.verdict.timeline import build
 
-TRAINING_ROLES = frozenset({"launcher", "rank", "dataloader_worker"})
 TEARDOWN_NS = 5 * NS_PER_S
 """A kernel SIGKILL this soon after its ancestor was killed is the teardown that follows."""
 MAX_COLLATERAL = 200

@@ -15,7 +15,7 @@ from tracer.events import (
 from tracer.units import MIB, NS_PER_S, format_bytes, format_duration
 from tracer.verdict import growth, people
 from tracer.verdict.deaths import Death, signal_name
-from tracer.verdict.incident import Case, Finding
+from tracer.verdict.incident import TRAINING_ROLES, Case, Finding
 from tracer.verdict.kills import Kill
 from tracer.verdict.model import Entry, EntryKind, Series
 
@@ -25,6 +25,8 @@ LEAST_SHARE = 0.25
 """A curve of its own is for those that grew at least this much of what the most grown did."""
 RECLAIM_WINDOW_NS = 10 * NS_PER_S
 MAX_ENTRIES = 60
+SHOWN_VICTIMS = 6
+"""Of one incident; how many more there were is told in one line."""
 
 
 def build(case: Case, primary: Finding, downed: set[ProcessId]) -> tuple[Entry, ...]:
@@ -174,7 +176,14 @@ def _dying(case: Case, primary: Finding) -> Iterable[Entry]:
 
 
 def _kills(case: Case, primary: Finding) -> Iterable[Entry]:
+    unshown = [kill for kill in case.kills.kills if kill.id in primary.ids[SHOWN_VICTIMS:]]
+    if unshown:
+        last = unshown[-1]
+        text = f"for the same shortage, the last {format_duration(last.at_ns - primary.at_ns)} after the first"
+        yield _entry(primary, last.at_ns, "kill", f"{len(unshown)} more", text, evidence=last.evidence)
     for kill in case.kills.kills:
+        if kill in unshown:
+            continue
         ours = case.story.is_ours(kill.id.tgid, kill.start_ns)
         mark = kill.mark
         text = "killed by the kernel for want of memory"
@@ -233,15 +242,17 @@ def _exits(case: Case, primary: Finding, downed: set[ProcessId]) -> Iterable[Ent
     """Ends of those with a part in it; the quiet ones are counted."""
     quiet: list[Death] = []
     for death in case.deaths:
-        told = death.failed and not _tidied_up(case, primary, death)
-        if death.id in primary.ids or death.id in downed or told or death.id == case.story.tree.root:
-            marked = ", marked by the OOM killer" if death.exit is not None and death.exit.oom_marked else ""
+        if death.id in primary.ids[SHOWN_VICTIMS:]:
+            continue
+        if death.id in primary.ids or death.id in downed or _worth_telling(case, primary, death):
+            only_marked = death.exit is not None and death.exit.oom_marked and case.kills.of(death.id) is None
+            marked = ", marked by the OOM killer" if only_marked else ""
             yield _entry(
                 primary,
                 death.at_ns,
                 "exit",
                 people.short(case.story, death.id),
-                f"{death.status}{marked if death.id not in primary.ids else ''}",
+                f"{death.status}{marked}",
                 pid=death.id.tgid,
                 primary=death.id in primary.ids,
                 collateral=death.id in downed,
@@ -251,9 +262,18 @@ def _exits(case: Case, primary: Finding, downed: set[ProcessId]) -> Iterable[Ent
             quiet.append(death)
     if quiet:
         count = "1 process" if len(quiet) == 1 else f"{len(quiet)} processes"
-        stopped = sum(1 for d in quiet if d.failed)
-        how = f"exit 0, or stopped by the job itself ({stopped})" if stopped else "exit 0"
+        failed = sum(1 for d in quiet if d.failed)
+        how = f"exit 0 ({failed} with another status)" if failed else "exit 0"
         yield _entry(primary, quiet[-1].at_ns, "exit", count, f"{how}, the last one here")
+
+
+def _worth_telling(case: Case, primary: Finding, death: Death) -> bool:
+    """The root's end, and failures: of a helper only a signal, since many exit with some status by design."""
+    if death.id == case.story.tree.root:
+        return True
+    role = case.story.roles.get(death.id)
+    part = role is not None and role.name in TRAINING_ROLES
+    return bool(death.signal or (death.code and part)) and not _tidied_up(case, primary, death)
 
 
 def _tidied_up(case: Case, primary: Finding, death: Death) -> bool:

@@ -346,3 +346,31 @@ def test_hooks_that_were_not_attached_are_said() -> None:
 
     assert any("signal_generate" in caveat for caveat in report.verdict.caveats)
     assert primary(report).strength != "proved"
+
+
+def test_of_many_victims_the_timeline_shows_the_first_and_counts_the_rest() -> None:
+    scene = Scene()
+    scene.begin()
+    pids = range(50_000, 50_020)
+    for pid in pids:
+        scene.fork(pid, LAUNCHER)
+    for pid in pids:
+        scene.kill(pid, LAUNCHER)
+    report = judge(scene.finish())
+    kills = [entry for entry in report.timeline if entry.kind == "kill"]
+
+    assert len(primary(report).victims) == 20
+    assert [entry.who for entry in kills].count("14 more") == 1
+    assert len(kills) == 7
+
+
+def test_memory_of_what_began_after_the_kill_is_not_told_as_its_cause() -> None:
+    scene = Scene()
+    scene.job()
+    scene.kill()
+    scene.pass_time(NS_PER_MS)
+    scene.fork(700, RANK)
+    scene.sample(700, 900)
+    report = judge(scene.finish())
+
+    assert all(entry.pid != 700 for entry in report.timeline if entry.kind == "memory")

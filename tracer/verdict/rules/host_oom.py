@@ -69,7 +69,10 @@ def _finding(case: Case, shots: list[_Shot]) -> Finding:
     caveats = [*doubt_caveats(doubts), *shortage.caveats, *_log_disagrees(kill)]
     if grown is not None and grown.pid not in {s.kill.id.tgid for s in shots}:
         caveats.append(f"The kernel chose {people.describe(story, kill.id)}, but it was another process that grew.")
-    if kill.group_member:
+    unsure = sum(1 for s in shots[1:] if s.kill.status != "present")
+    if unsure:
+        caveats.append(f"Of the other {len(shots) - 1} victims, the kill of {unsure} was not seen in full.")
+    if kill.group_member or any(s.kill.group_member for s in shots):
         caveats.append("memory.oom.group is set: the kernel kills every process of the group together.")
     incident = Incident(
         cause=shortage.cause,
