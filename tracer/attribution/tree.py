@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The process tree of the job, as a pure fold of events. It knows who descends from whom, not what that means."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -49,8 +49,18 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def parent(self) -> ProcessId | None:
-        """Who forked it, where that was recorded."""
-        return process_id(self.fork.parent_tgid, self.fork.parent_start_ns) if self.fork else None
+        """Who forked it; without a record of that, its parent at first sight in /proc."""
+        if self.fork is not None:
+            return process_id(self.fork.parent_tgid, self.fork.parent_start_ns)
+        first = self.seen[0] if self.seen else None
+        if first is None or first.parent_start_ns is None:
+            return None
+        return process_id(first.parent_tgid, first.parent_start_ns)
+
+    @property
+    def began_ns(self) -> int | None:
+        """From when on it is known to have been there."""
+        return self.fork.ts_ns if self.fork is not None else self.seen[0].ts_ns if self.seen else None
 
     @property
     def comm(self) -> str | None:
@@ -65,7 +75,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tree:
-    """All processes that the events speak of; `members` descend from the job's root by recorded forks."""
+    """All processes that the events speak of; `members` descend from the job's root, by fork or by first sight."""
 
     def __init__(self, root: JobStarted | None, processes: Mapping[ProcessId, Member]) -> None:
         self.root_event = root
@@ -83,16 +93,18 @@ class Tree:
                 root = event
             if isinstance(event, _ABOUT_A_PROCESS):
                 lives.setdefault(process_id(event.tgid, event.start_ns), _Life()).take(event)
+        frozen = {identity: life.freeze(identity) for identity, life in lives.items()}
         children: dict[ProcessId, list[ProcessId]] = {}
-        for identity, life in lives.items():
-            if life.fork is not None:
-                parent = process_id(life.fork.parent_tgid, life.fork.parent_start_ns)
-                children.setdefault(parent, []).append(identity)
-        frozen = {identity: life.freeze(identity, children.get(identity, ())) for identity, life in lives.items()}
+        for member in frozen.values():
+            if member.parent is not None:
+                children.setdefault(member.parent, []).append(member.id)
+        for parent, found in children.items():
+            if parent in frozen:
+                frozen[parent] = msgspec.structs.replace(frozen[parent], children=tuple(found))
         return cls(root, frozen)
 
     def chain(self, identity: ProcessId) -> tuple[Member, ...] | None:
-        """From the root down to the process; `None` when it does not descend from the root by recorded forks."""
+        """From the root down to the process; `None` when it is not known to descend from the root."""
         if identity not in self.members:
             return None
         line = [self.members[identity]]
@@ -102,6 +114,10 @@ class Tree:
                 return None
             line.append(self.members[parent])
         return tuple(reversed(line))
+
+    def forks_recorded(self, identity: ProcessId) -> bool:
+        """Whether the whole line from the root was recorded fork by fork, and not only seen in /proc."""
+        return all(member.fork is not None for member in (self.chain(identity) or ())[1:])
 
     def is_ancestor(self, ancestor: ProcessId, identity: ProcessId) -> bool:
         """Whether `ancestor` stands above the process within the tree."""
@@ -114,7 +130,9 @@ class Tree:
             m
             for m in self.members.values()
             if m.id.tgid == tgid
-            and (m.fork is None or m.fork.ts_ns <= ts_ns)
+            and (
+                m.id == self.root or (m.began_ns is not None and m.began_ns - (0 if m.fork else _SIGHT_LAG_NS) <= ts_ns)
+            )
             and (m.end_ns is None or ts_ns <= m.end_ns + _LOG_LAG_NS)
         ]
         return found[0] if len(found) == 1 else None
@@ -133,8 +151,15 @@ class Tree:
             waiting.extend(reversed(member.children))
 
 
+_SIGHT_LAG_NS = 1_000_000_000
+"""A process may have lived this long before the first scan that saw it."""
 _LOG_LAG_NS = 5_000_000_000
 """A log line about a process may carry a stamp this much after its exit: printk waits for slow consoles."""
+
+
+def _had_begun(member: Member, ts_ns: int) -> bool:
+    lag_ns = 0 if member.fork is not None else _SIGHT_LAG_NS
+    return member.began_ns is not None and member.began_ns - lag_ns <= ts_ns
 
 
 _ABOUT_A_PROCESS = (
@@ -193,7 +218,7 @@ class _Life:
             case _:
                 pass
 
-    def freeze(self, identity: ProcessId, children: Sequence[ProcessId]) -> Member:
+    def freeze(self, identity: ProcessId) -> Member:
         return Member(
             id=identity,
             start_ns=self.start_ns,
@@ -205,6 +230,5 @@ class _Life:
             exit=self.exit,
             gone=self.gone,
             ended=self.ended,
-            children=tuple(children),
             claimed=self.claimed,
         )

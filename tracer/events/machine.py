@@ -15,6 +15,8 @@ class ProcessSeen(Event, frozen=True, kw_only=True, gc=False):
     tgid: int
     parent_tgid: int
     comm: str
+    parent_start_ns: int | None = None
+    """Start of that very parent; `None`: it was gone before it could be read."""
     cmdline: tuple[str, ...] | None = None
     """Secrets masked, cut to a bounded length; `None`: not readable."""
     environ: dict[str, str] | None = None

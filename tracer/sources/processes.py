@@ -17,7 +17,7 @@ from tracer.events import ProcessSample, ProcessSeen, process_id
 from tracer.sources.cgroups import CgroupSource
 from tracer.sources.environ_names import allowed
 from tracer.sources.masking import mask_arguments
-from tracer.sources.procfs import Stat, Status, read_stat, read_status, text_of
+from tracer.sources.procfs import Stat, Status, read_exe, read_stat, read_status, text_of
 
 T = TypeVar("T")
 
@@ -50,15 +50,19 @@ class ProcessSource:
         cmdline, environ, exe = self._command(tgid)
         cgroup = self._cgroups.memory_cgroup_of(tgid)
         cgroup_id = None if cgroup is None else self._cgroups.cgroup_id(cgroup)
+        parent = read_stat(self._proc_root, before.parent_tgid)
         after = read_stat(self._proc_root, tgid)
         if after is None or after.start_tick != before.start_tick:
             return None
+        same_parent = parent is not None and after.parent_tgid == before.parent_tgid
         return ProcessSeen(
             ts_ns=self._clock(),
             source="proc",
             start_ns=after.start_ns,
             tgid=tgid,
             parent_tgid=after.parent_tgid,
+            # Still the parent after its own start was read: so it was this one, and no later owner of the pid.
+            parent_start_ns=parent.start_ns if parent is not None and same_parent else None,
             comm=after.comm,
             cmdline=cmdline,
             environ=environ,
@@ -89,7 +93,7 @@ class ProcessSource:
     def _command(self, tgid: int) -> tuple[tuple[str, ...] | None, dict[str, str] | None, str | None]:
         arguments = self._psutil(tgid, lambda process: process.cmdline())
         environ = self._psutil(tgid, lambda process: process.environ())
-        exe = self._psutil(tgid, lambda process: process.exe())
+        exe = read_exe(self._proc_root, tgid)  # psutil guesses from the arguments where it may not look
         return (
             # A program without a single argument cannot be told from one whose arguments are not readable.
             mask_arguments(map(_printable, arguments)) if arguments else None,

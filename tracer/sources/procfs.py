@@ -43,6 +43,14 @@ class Status:
     swap_bytes: int | None = None
 
 
+def read_exe(root: str, tgid: int) -> str | None:
+    """Path of the running program; `None`: gone, or not allowed to look."""
+    try:
+        return os.readlink(f"{root}/{tgid}/exe")
+    except (OSError, ValueError):
+        return None
+
+
 def read_bytes(path: str, limit_bytes: int = _FILE_BYTES) -> bytes | None:
     """The file's first bytes; `None`: not there, not readable, gone meanwhile."""
     try:

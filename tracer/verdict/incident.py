@@ -52,14 +52,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def strength(links: Sequence[Link], doubts: Sequence[str]) -> Strength:
-    """Proved only with links 1 to 4 present and nothing lost; a missing one or a doubt: likely; more: possible."""
+    """Proved only with links 1 to 4 present and nothing lost; not all observed: likely; one absent: possible."""
     needed = [link.status for link in links if link.link <= 4]
-    missing = sum(status != "present" for status in needed)
-    if len(needed) == 4 and missing == 0 and not doubts:
+    if needed == ["present"] * 4 and not doubts:
         return "proved"
-    if "absent" in needed or missing > 1:
-        return "possible"
-    return "likely"
+    return "possible" if "absent" in needed else "likely"
 
 
 def doubt_caveats(doubts: Sequence[str]) -> tuple[str, ...]:
@@ -74,6 +71,9 @@ def belongs(story: Story, identity: ProcessId, name: str = "it is yours") -> Lin
     evidence = tuple(
         e.seq for m in (story.tree.chain(identity) or ()) for e in (m.fork, m.seen[-1] if m.seen else None) if e
     )
+    if line is not None and not story.tree.forks_recorded(identity):
+        statement = f"{line}, as seen in /proc: its forks were not recorded"
+        return Link(link=3, name=name, status="not_observed", statement=statement, evidence=evidence)
     if line is not None:
         if identity == story.tree.root:
             line += " (the job itself)"

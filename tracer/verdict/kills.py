@@ -19,8 +19,8 @@ from tracer.attribution.tree import Member
 from tracer.events import (
     KernelStack,
     LoggedDecision,
-    LoggedInvocation,
     LoggedKill,
+    LoggedUsage,
     OomDecision,
     OomLevel,
     OomMark,
@@ -64,7 +64,8 @@ class Kill(msgspec.Struct, frozen=True, kw_only=True):
     decision: OomDecision | None = None
     logged: LoggedKill | None = None
     logged_decision: LoggedDecision | None = None
-    logged_invocation: LoggedInvocation | None = None
+    logged_usage: LoggedUsage | None = None
+    """Only where nothing better was observed: for a kill that the log alone tells of."""
     sharer_of: ProcessId | None = None
     """It shares this victim's memory map (as the signal suggests)."""
     group_member: bool = False
@@ -156,7 +157,6 @@ def _from_mark(story: Story, identity: ProcessId, mark: OomMark) -> Kill | Dying
         decision=_decision(story, mark),
         logged=logged,
         logged_decision=_logged_decision(story, mark.tgid, mark.ts_ns),
-        logged_invocation=_logged_invocation(story, mark),
         group_member=frames is not None and "oom_kill_memcg_member" in frames,
     )
 
@@ -248,6 +248,7 @@ def _from_log(story: Story, known: dict[ProcessId, Kill]) -> Iterable[Kill]:
             why="the kernel's log says that it was killed; the kill itself was not watched",
             logged=logged,
             logged_decision=_logged_decision(story, member.id.tgid, logged.ts_ns),
+            logged_usage=_logged_usage(story, logged),
         )
 
 
@@ -294,10 +295,11 @@ def _logged_decision(story: Story, tgid: int, ts_ns: int) -> LoggedDecision | No
     return min(near, key=lambda r: abs(r.ts_ns - ts_ns), default=None)
 
 
-def _logged_invocation(story: Story, mark: OomMark) -> LoggedInvocation | None:
-    near = [
+def _logged_usage(story: Story, logged: LoggedKill) -> LoggedUsage | None:
+    """Usage and limit of the cgroup whose limit was hit, in the same report: just above the line of the kill."""
+    above = [
         r
-        for r in story.of(LoggedInvocation)
-        if r.trusted and r.comm == mark.trigger_comm and abs(r.ts_ns - mark.ts_ns) <= BRACKET_NS
+        for r in story.of(LoggedUsage)
+        if r.trusted and r.counter == "memory" and 0 <= logged.ts_ns - r.ts_ns <= BRACKET_NS
     ]
-    return min(near, key=lambda r: abs(r.ts_ns - mark.ts_ns), default=None)
+    return above[-1] if above else None

@@ -98,10 +98,17 @@ def _memcg(story: Story, kill: Kill, chain: tuple[Level, ...]) -> Shortage:
         )
     names = " or ".join(owners)
     used = f"{_usage(owner)}; " if owner is not None else ""
-    statement = f"limit of {names}: {used}{how}{_others(chain)}"
-    status: Status = "present" if owner is not None else "not_observed"
+    if owner is None and kill.logged_usage is not None:
+        usage_bytes, limit_bytes = kill.logged_usage.usage_bytes, kill.logged_usage.limit_bytes
+        limit = msgspec.structs.replace(limit, usage_bytes=usage_bytes, limit_bytes=limit_bytes)
+        used = f"{format_bytes(usage_bytes)} of {format_limit(limit_bytes)}; "
     return Shortage(
-        cause="host_oom_cgroup", status=status, statement=statement, limit=limit, evidence=evidence, caveats=caveats
+        cause="host_oom_cgroup",
+        status="present" if owner is not None else "not_observed",
+        statement=f"limit of {names}: {used}{how}{_others(chain)}",
+        limit=limit,
+        evidence=evidence,
+        caveats=caveats,
     )
 
 

@@ -90,24 +90,8 @@ def sender(story: Story, signal: SignalSent) -> Sender:
     )
 
 
-def sender_text(story: Story, signal: SignalSent) -> str:
-    """`rank 0 (pid 41210), its launcher`, `'systemd-oomd' (pid 812, uid 0), from outside the job`."""
-    who = sender(story, signal)
-    if who.kind == "kernel":
-        return "the kernel"
-    if who.kind == "self":
-        return "itself"
-    if story.header is not None and who.pid == story.header.pid:
-        return f"oomtrace (pid {who.pid}), which passed on a signal that it had got"
-    identity = process_id(signal.sender_tgid, signal.sender_start_ns)
-    if who.kind in {"launcher", "job"}:
-        return f"{describe(story, identity)}, of the same job"
-    by = f", started by {who.parent_comm!r}" if who.parent_comm else ""
-    return f"{who.comm!r} (pid {who.pid}, uid {who.uid}{by}), from outside the job"
-
-
 def sender_name(story: Story, signal: SignalSent) -> str:
-    """The same for a headline: `itself`, `'systemd-oomd' (pid 812)`."""
+    """For a headline: `itself`, `the kernel`, `'systemd-oomd' (pid 812)`."""
     who = sender(story, signal)
     if who.kind == "kernel":
         return "the kernel"
@@ -118,6 +102,17 @@ def sender_name(story: Story, signal: SignalSent) -> str:
     if who.kind in {"launcher", "job"}:
         return describe(story, process_id(signal.sender_tgid, signal.sender_start_ns))
     return f"{who.comm!r} (pid {who.pid})"
+
+
+def sender_text(story: Story, signal: SignalSent) -> str:
+    """In full: `rank 0 (pid 41210), of the same job`, `'scancel' (pid 812, uid 0, started by 'bash'), from outside`."""
+    who = sender(story, signal)
+    if who.kind in {"launcher", "job"}:
+        return f"{sender_name(story, signal)}, of the same job"
+    if who.kind != "outside" or (story.header is not None and who.pid == story.header.pid):
+        return sender_name(story, signal)
+    by = f", started by {who.parent_comm!r}" if who.parent_comm else ""
+    return f"{who.comm!r} (pid {who.pid}, uid {who.uid}{by}), from outside the job"
 
 
 def _sender_kind(story: Story, signal: SignalSent) -> SenderKind:

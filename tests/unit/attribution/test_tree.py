@@ -86,3 +86,22 @@ def test_a_missing_process_has_an_end_but_no_exit() -> None:
 
     assert member.exit is None
     assert member.end_ns == scene.now_ns
+
+
+def test_without_forks_a_parent_at_first_sight_makes_a_member() -> None:
+    scene = Scene()
+    scene.begin()
+    scene.seen(RANK, LAUNCHER, "python3", {}, parent_start_ns=start_of(LAUNCHER))
+    scene.seen(RANK, 1, "python3", {}, parent_start_ns=1)
+    found = tree(scene)
+
+    assert identity(RANK) in found.members
+    assert not found.forks_recorded(identity(RANK))
+
+
+def test_a_parent_known_by_its_pid_alone_makes_no_member() -> None:
+    scene = Scene()
+    scene.begin()
+    scene.seen(RANK, LAUNCHER, "python3", {})
+
+    assert identity(RANK) not in tree(scene).members

@@ -155,7 +155,8 @@ def test_a_pid_that_is_taken_by_another_process_while_it_is_read_is_refused(star
 
     def reused(root, pid):
         stat = truth(root, pid)
-        return module.Stat(stat.comm, stat.state, stat.parent_tgid, stat.session_id, stat.start_tick + next(answers))
+        later = next(answers) if pid == child.pid else 0
+        return module.Stat(stat.comm, stat.state, stat.parent_tgid, stat.session_id, stat.start_tick + later)
 
     monkeypatch.setattr(module, "read_stat", reused)
 

@@ -134,7 +134,7 @@ class Scene:
             )
         )
 
-    def seen(self, pid: int, parent: int, comm: str, environ: dict[str, str] | None) -> None:
+    def seen(self, pid: int, parent: int, comm: str, environ: dict[str, str] | None, **more: Any) -> None:
         self.add(
             ProcessSeen(
                 ts_ns=self.now_ns,
@@ -144,6 +144,7 @@ class Scene:
                 parent_tgid=parent,
                 comm=comm,
                 environ=environ,
+                **more,
             )
         )
 

@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from tests.unit.verdict.scenes import LAUNCHER, WORKERS, Scene, changed, primary, without, worker_killed
-from tracer.events import Header, JobStarted, OomLevel
+from tracer.events import Header, JobStarted, LoggedUsage, OomLevel
 from tracer.units import MIB, NS_PER_S
 from tracer.verdict.judge import judge
 
@@ -123,3 +123,21 @@ def test_memory_and_swap_together_are_a_limit_on_v1_alone(version: int) -> None:
     assert limit.cgroups == (("/run-7f3/worker",) if version == 1 else ())
     assert limit.chain[0].swap_usage_bytes == (212 * MIB if version == 1 else 512 * MIB)
     assert limit.chain[0].memsw_limit_bytes == (512 * MIB if version == 1 else None)
+
+
+def test_without_bpf_the_limit_is_the_one_that_the_kernels_log_tells() -> None:
+    scene = Scene()
+    scene.begin(hooks=())
+    usage = {"counter": "memory", "usage_bytes": 512 * MIB, "limit_bytes": 512 * MIB}
+    scene.add(LoggedUsage(ts_ns=scene.now_ns, source="kmsg", trusted=True, **usage))  # type: ignore[arg-type]
+    scene.log_decision(LAUNCHER)
+    scene.log_kill(LAUNCHER)
+    incident = primary(judge(scene.finish(status=9)))
+
+    assert incident.limit is not None
+    assert ("/run-7f3", 512 * MIB, 512 * MIB) == (
+        incident.limit.cgroup,
+        incident.limit.usage_bytes,
+        incident.limit.limit_bytes,
+    )
+    assert ("host_oom_cgroup", "likely") == (incident.cause, incident.strength)

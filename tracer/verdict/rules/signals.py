@@ -32,7 +32,7 @@ def _finding(case: Case, death: Death) -> Finding:
         caveats.append("The OOM killer marked it while it was already dying: that was not a kill.")
     incident = Incident(
         cause=cause,
-        strength=strength(links, doubts),
+        strength="possible" if cause == "inconclusive" else strength(links, doubts),
         at=story.utc(death.at_ns),
         headline=_headline(case, death, cause, sent_by),
         summary=_summary(case, death),
