@@ -13,7 +13,7 @@ import msgspec
 
 from tracer.attribution.tree import Member, Tree
 from tracer.events import ProcessId
-from tracer.units import NS_PER_S
+from tracer.units import NS_PER_MS
 
 RoleName = Literal["launcher", "rank", "dataloader_worker", "job", "outside"]
 
@@ -25,8 +25,11 @@ RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_
 RANK_IDENTITY = (*RANK_VARIABLES, "LOCAL_RANK", "GROUP_RANK", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
 """A process was made a rank where one of these differs from its parent's."""
 
-LOADER_START_NS = 5 * NS_PER_S
-"""Workers of one loader start are forked one after the other; a longer pause may be another loader."""
+MAX_DIGITS = 10
+SHORT_PAUSE_NS = 100 * NS_PER_MS
+PAUSE_FACTOR = 5
+"""Workers of one loader start are forked one after the other, at a pace. A pause longer than both of these, the second
+times the longest so far, may be another loader's start. Two loaders that start at one pace look like one."""
 
 
 class Role(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,8 +43,12 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
     """Number within one loader start, by fork order; `None` where starts cannot be told apart."""
 
 
-def assign(tree: Tree) -> Mapping[ProcessId, Role]:
-    """A role for every member of the tree."""
+def assign(tree: Tree, *, forks_complete: bool = True) -> Mapping[ProcessId, Role]:
+    """A role for every member of the tree.
+
+    Args:
+        forks_complete: whether no fork can be missing; else workers get no numbers.
+    """
     setters = {m.id for m in tree.members.values() if _made_a_rank(tree, m)}
     launchers = _launchers(tree, setters)
     roles: dict[ProcessId, Role] = {}
@@ -50,7 +57,7 @@ def assign(tree: Tree) -> Mapping[ProcessId, Role]:
         roles[member.id] = _role(member, parent, setters, launchers)
     for member in tree.members.values():
         workers = [c for c in member.children if c in roles and roles[c].name == "dataloader_worker"]
-        for identity, number in _numbers([tree.members[c] for c in workers]):
+        for identity, number in _numbers([tree.members[c] for c in workers]) if forks_complete else ():
             roles[identity] = msgspec.structs.replace(roles[identity], worker=number)
     return roles
 
@@ -127,8 +134,8 @@ def _made_a_rank(tree: Tree, member: Member) -> bool:
 def _rank_number(environ: Mapping[str, str] | None) -> tuple[str, int | None]:
     for name in RANK_VARIABLES:
         value = (environ or {}).get(name, "")
-        if value.isascii() and value.isdigit():
-            return name, int(value[:9])
+        if value.isascii() and value.isdigit() and len(value) < MAX_DIGITS:
+            return name, int(value)
     return "LOCAL_RANK", None
 
 
@@ -140,13 +147,19 @@ def _numbers(workers: Iterable[Member]) -> list[tuple[ProcessId, int | None]]:
     """
     numbered: list[tuple[ProcessId, int | None]] = []
     current: list[Member] = []
-    certain = True
-    for worker in sorted(workers, key=lambda w: w.fork.ts_ns if w.fork else 0):
-        began = worker.fork.ts_ns if worker.fork else 0
-        if current and all(w.end_ns is not None and w.end_ns <= began for w in current):
-            current, certain = [], True
-        elif current and began - (current[-1].fork.ts_ns if current[-1].fork else 0) > LOADER_START_NS:
+    certain, longest_ns = True, 0
+    for worker in sorted((w for w in workers if w.fork is not None), key=_began_ns):
+        began_ns = _began_ns(worker)
+        pause_ns = began_ns - _began_ns(current[-1]) if current else 0
+        if current and all(w.end_ns is not None and w.end_ns <= began_ns for w in current):
+            current, certain, longest_ns = [], True, 0
+        elif pause_ns > max(SHORT_PAUSE_NS, PAUSE_FACTOR * longest_ns):
             certain = False
+        longest_ns = max(longest_ns, pause_ns if current else 0)
         numbered.append((worker.id, len(current) if certain else None))
         current.append(worker)
     return numbered
+
+
+def _began_ns(worker: Member) -> int:
+    return worker.fork.ts_ns if worker.fork is not None else 0

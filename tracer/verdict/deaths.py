@@ -7,7 +7,7 @@ import msgspec
 
 from tracer.attribution.tree import Member
 from tracer.events import JobEnded, ProcessExited, ProcessId, SignalSent, process_id
-from tracer.verdict.kills import DELIVERED
+from tracer.verdict.kills import DELIVERED, SIGKILL
 from tracer.verdict.story import Story
 
 SIGNAL_NAMES = {
@@ -31,9 +31,14 @@ class Death(msgspec.Struct, frozen=True, kw_only=True):
     exit: ProcessExited | None = None
     ended: JobEnded | None = None
     by: SignalSent | None = None
-    """The first delivered signal of that number before its end, where it was seen."""
+    """The delivered signal of that number that ended it, where it was seen."""
     terminated: SignalSent | None = None
     """The first SIGTERM that was delivered to it, whether or not it died of that."""
+
+    @property
+    def waits_agree(self) -> bool:
+        """Whether what `waitpid` told the parent is what the kernel saw, where both are known."""
+        return self.exit is None or self.ended is None or (self.exit.status ^ self.ended.status) & 0xFF7F == 0
 
     @property
     def failed(self) -> bool:
@@ -82,6 +87,14 @@ def _death(member: Member, status: int, signals: Sequence[SignalSent]) -> Death:
         code=(status >> 8) & 0xFF if not number else 0,
         exit=member.exit,
         ended=member.ended,
-        by=next((s for s in delivered if s.signal == number), None) if number else None,
+        by=_fatal(number, delivered),
         terminated=next((s for s in delivered if s.signal == SIGTERM), None),
     )
+
+
+def _fatal(number: int, delivered: Sequence[SignalSent]) -> SignalSent | None:
+    """SIGKILL cannot be handled: the first one is it. Others may have been handled before: the last one is it."""
+    same = [s for s in delivered if number and s.signal == number]
+    if not same:
+        return None
+    return same[0] if number == SIGKILL else same[-1]

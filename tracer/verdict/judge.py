@@ -15,6 +15,8 @@ from tracer.verdict.rules import exited, host_oom, signals
 from tracer.verdict.story import Story
 from tracer.verdict.timeline import build
 
+SOON_NS = 60 * NS_PER_S
+"""A job that fails of a helper's death does so within this; later ones are told, and are not its cause."""
 TEARDOWN_NS = 5 * NS_PER_S
 """A kernel SIGKILL this soon after its ancestor was killed is the teardown that follows."""
 MAX_COLLATERAL = 200
@@ -59,9 +61,9 @@ def _primary(case: Case, findings: Sequence[Finding], end: Finding) -> Finding:
     if not failed:
         # The job came through: a kill of one of its processes is still what is asked about.
         return ooms[0] if ooms else end
-    weighty = [f for f in (*ooms, *deaths) if f.kind == "oom" or _matters(case, f)]
-    if weighty:
-        return min(weighty, key=lambda f: (f.at_ns, f.ids))
+    for weighty in ([f for f in (*ooms, *deaths) if _matters(case, f)], ooms):
+        if weighty:
+            return min(weighty, key=lambda f: (f.at_ns, f.ids))
     if case.root_death is None:
         return min(deaths, key=lambda f: (f.at_ns, f.ids), default=end)
     own = next((f for f in findings if f.kind == "inside" and f.ids[0] == case.root_death.id), None)
@@ -69,10 +71,19 @@ def _primary(case: Case, findings: Sequence[Finding], end: Finding) -> Finding:
 
 
 def _matters(case: Case, finding: Finding) -> bool:
-    """Whether the job can have failed of this: its root, or a process with a part in the training."""
-    identity = finding.ids[0]
+    """Whether the job can have failed of this: its root's end, or that of a process with a part in the training.
+
+    A helper's OOM kill counts if the job failed soon after, and a death that the root's own status repeats.
+    """
+    identity, root = finding.ids[0], case.story.tree.root
     role = case.story.roles.get(identity)
-    return identity == case.story.tree.root or (role is not None and role.name in TRAINING_ROLES)
+    if identity == root or (role is not None and role.name in TRAINING_ROLES):
+        return True
+    end, death = case.root_death, case.death(identity)
+    if finding.kind == "oom" and (end is None or end.at_ns - finding.at_ns <= SOON_NS):
+        return True
+    # A shell whose last command was killed exits with 128 + the signal.
+    return end is not None and death is not None and not end.signal and end.code == 128 + death.signal
 
 
 def _collateral(case: Case, primary: Finding) -> tuple[list[Collateral], set[ProcessId]]:

@@ -20,6 +20,8 @@ CHARGE_BATCH_PAGES = 64
 PRESSURE_NEAR_NS = 3 * NS_PER_S
 SYSRQ_ORDER = -1
 
+DISAGREE = "what was seen of them disagrees"
+NAMED_IN_LOG = "named in the kernel's log"
 CONSTRAINT_NAMES = {0: "CONSTRAINT_NONE", 1: "CONSTRAINT_CPUSET", 2: "CONSTRAINT_MEMORY_POLICY", 3: "CONSTRAINT_MEMCG"}
 CAUSES: dict[str | None, Cause] = {
     "CONSTRAINT_NONE": "host_oom_global",
@@ -104,7 +106,7 @@ def _memcg(story: Story, kill: Kill, chain: tuple[Level, ...]) -> Shortage:
         used = f"{format_bytes(usage_bytes)} of {format_limit(limit_bytes)}; "
     return Shortage(
         cause="host_oom_cgroup",
-        status="present" if owner is not None else "not_observed",
+        status="present" if owner is not None and how != DISAGREE else "not_observed",
         statement=f"limit of {names}: {used}{how}{_others(chain)}",
         limit=limit,
         evidence=evidence,
@@ -120,20 +122,25 @@ def _owners(story: Story, kill: Kill, chain: Sequence[Level]) -> tuple[tuple[str
     risen = [by_id[level.cgroup_id] for level in kill.levels if _oom_rise(story, kill, level)]
     near = [by_id[level.cgroup_id] for level in kill.levels if _at_limit(story, level) and level.events_local_oom != 0]
     logged = kill.logged_decision.oom_memcg if kill.logged_decision is not None else None
-    caveats: tuple[str, ...] = ()
-    if len(risen) == 1:
-        if logged is not None and logged in by_id.values() and logged != risen[0]:
-            caveats = (f"The kernel's log names {logged} as the owner of the limit, its counters {risen[0]}.",)
-            return (risen[0], logged), "counters and log disagree", caveats
-        return (risen[0],), "its own OOM count rose", ()
-    if logged is not None and (logged in by_id.values() or not by_id):
-        only = "the only level at its limit, and " if near == [logged] else ""
-        return (logged,), f"{only}named in the kernel's log", ()
-    if len(risen) > 1:
-        return tuple(risen), "their OOM counts rose together", ()
-    if len(near) == 1:
-        return tuple(near), "the only level at its limit", ()
-    return tuple(near), "these cannot be told apart", ()
+    both = [cgroup for cgroup in risen if cgroup in near]
+    counted, how = (
+        (both, "its own OOM count rose")
+        if both
+        else (risen, "its own OOM count rose")
+        if not near
+        else (near, "the only level at its limit")
+    )
+    if risen and not both and near:
+        caveat = f"OOM counts rose in {' and '.join(risen)}, while {' and '.join(near)} stood at its limit."
+        return (*risen, *near), DISAGREE, (caveat,)
+    if logged is not None and by_id and logged not in by_id.values():
+        return (*counted, logged), DISAGREE, (f"The kernel's log names {logged}, which is not above the victim.",)
+    if logged is not None and counted and logged not in counted:
+        caveat = f"The kernel's log names {logged} as the owner of the limit, the counters {' and '.join(counted)}."
+        return (*counted, logged), DISAGREE, (caveat,)
+    if logged is not None:
+        return (logged,), f"{how}, and the kernel's log names it" if counted == [logged] else NAMED_IN_LOG, ()
+    return tuple(counted), how if len(counted) == 1 else "these cannot be told apart", ()
 
 
 def _oom_rise(story: Story, kill: Kill, level: OomLevel) -> bool:

@@ -2,11 +2,13 @@
 """Processes in words and in the document: names, chains, memory at death, who sent a signal."""
 
 from tracer.attribution import roles
-from tracer.events import OomMark, ProcessId, SignalSent, process_id
-from tracer.verdict.kills import KERNEL_INFO, Kill
+from tracer.events import OomMark, ProcessId, SignalInfo, SignalSent, process_id
+from tracer.verdict.kills import Kill
 from tracer.verdict.model import Process, Sender, SenderKind
 from tracer.verdict.story import Story
 
+SENT_BY_CURRENT = frozenset({0, -1, -6})
+"""SI_USER, SI_QUEUE, SI_TKILL (include/uapi/asm-generic/siginfo.h)."""
 PF_KTHREAD = 0x0020_0000
 """include/linux/sched.h; stable since 2.6.27."""
 
@@ -77,9 +79,18 @@ def trigger(story: Story, kill: Kill) -> Process | None:
     return Process(pid=mark.trigger_tgid, start_ns=mark.trigger_start_ns, comm=mark.trigger_comm, role="outside")
 
 
+def names_its_sender(signal: SignalSent) -> bool:
+    """Whether `current` is who sent it: kill, sigqueue and tgkill run in the sender's own context.
+
+    A timer's or a message queue's signal (SI_TIMER -2, ...) runs in whatever context its moment finds, and
+    sigqueue lets a process claim any negative code: then the sender is unknown.
+    """
+    return signal.info == SignalInfo.NOINFO or (signal.info == SignalInfo.POINTER and signal.code in SENT_BY_CURRENT)
+
+
 def sender(story: Story, signal: SignalSent) -> Sender:
-    """Who sent a signal, as far as the kernel knows."""
-    if signal.info in KERNEL_INFO or signal.code > 0 or signal.sender_flags & PF_KTHREAD:
+    """Who sent a signal, as far as the kernel knows; without a pid where that is the kernel, or unknown."""
+    if signal.sender_flags & PF_KTHREAD or not names_its_sender(signal):
         return Sender(pid=None, comm=None, kind="kernel")
     return Sender(
         pid=signal.sender_tgid,

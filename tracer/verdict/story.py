@@ -60,7 +60,8 @@ class Story:
     @cached_property
     def roles(self) -> dict[ProcessId, Role]:
         """A role for every member of the tree."""
-        return dict(assign(self.tree))
+        lost = any(e.dropped.get("process_forked") or e.untracked or e.unknown or e.short for e in self.of(Losses))
+        return dict(assign(self.tree, forks_complete=not lost and not self.missing_events))
 
     @cached_property
     def header(self) -> Header | None:

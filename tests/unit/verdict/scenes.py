@@ -241,30 +241,27 @@ class Scene:
         """Own cgroup, the run's, the root; `owners` are at their limit of 512 MiB, `oom` are local OOM counts."""
         names, ids = ("worker", "run-7f3", ""), (78, 77, 1)
         for depth, (name, cgroup_id) in enumerate(zip(names, ids, strict=True)):
-            limited = depth in owners
-            self.add(
-                OomLevel(
-                    ts_ns=mark.ts_ns,
-                    cpu=mark.cpu,
-                    cgroup_id=cgroup_id,
-                    usage_bytes=512 * MIB if limited else 300 * MIB,
-                    limit_bytes=512 * MIB if limited else NO_LIMIT_BYTES,
-                    swap_usage_bytes=None,
-                    swap_limit_bytes=None,
-                    events_max=1,
-                    events_oom=1,
-                    events_oom_kill=1,
-                    events_local_max=1,
-                    events_local_oom=oom[depth],
-                    events_local_oom_kill=0,
-                    events_local_oom_group_kill=0,
-                    mark_tgid=mark.tgid,
-                    depth=depth,
-                    oom_group=0,
-                    name_cut=0,
-                    name=name,
-                )
-            )
+            at_limit = {"usage_bytes": 512 * MIB, "limit_bytes": 512 * MIB} if depth in owners else {}
+            self.level(mark, depth, name=name, cgroup_id=cgroup_id, events_local_oom=oom[depth], **at_limit)
+
+    def level(self, mark: OomMark, depth: int, **more: Any) -> None:
+        """One level of the chain, without a limit where none is given."""
+        values: dict[str, Any] = {
+            "usage_bytes": 300 * MIB,
+            "limit_bytes": NO_LIMIT_BYTES,
+            "swap_usage_bytes": None,
+            "swap_limit_bytes": None,
+            "events_max": 1,
+            "events_oom": 1,
+            "events_oom_kill": 1,
+            "events_local_max": 1,
+            "events_local_oom_kill": 0,
+            "events_local_oom_group_kill": 0,
+            "oom_group": 0,
+            "name_cut": 0,
+            **more,
+        }
+        self.add(OomLevel(ts_ns=mark.ts_ns, cpu=mark.cpu, mark_tgid=mark.tgid, depth=depth, **values))
 
     def stack(self, mark: OomMark, frames: Sequence[str] = KILL_STACK) -> None:
         self.add(KernelStack(ts_ns=self.now_ns, mark_ts_ns=mark.ts_ns, tgid=mark.tgid, frames=tuple(frames)))
@@ -280,15 +277,23 @@ class Scene:
         }
         self.add(ProcessExited(ts_ns=self.now_ns, cpu=0, tgid=pid, tid=pid, status=status, **values))
 
-    def kill(self, pid: int = WORKERS[2], trigger: int | None = None, frames: Sequence[str] = KILL_STACK) -> OomMark:
+    def kill(
+        self,
+        pid: int = WORKERS[2],
+        trigger: int | None = None,
+        frames: Sequence[str] = KILL_STACK,
+        *,
+        comm: str = "pt_data_worker",
+        status: int = 9,
+    ) -> OomMark:
         """A whole, undoubted OOM kill by the cgroup `run-7f3`, up to the exit."""
         trigger = pid if trigger is None else trigger
         self.oom_signal(pid, trigger)
         self.pass_time(40_000)
-        mark = self.mark(pid, trigger)
+        mark = self.mark(pid, trigger, comm=comm)
         self.levels(mark)
         self.pass_time(3 * NS_PER_MS)
-        self.exit(pid, 9, oom_marked=1, comm="pt_data_worker")
+        self.exit(pid, status, oom_marked=1, comm=comm)
         self.stack(mark, frames)
         return mark
 

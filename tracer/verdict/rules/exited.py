@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The job's own end: it exited by itself, with whatever status, or its end was not seen."""
 
+from collections.abc import Sequence
+
 from tracer.verdict import people
 from tracer.verdict.deaths import Death
 from tracer.verdict.incident import Case, Finding, belongs, doubt_caveats, strength
+from tracer.verdict.kills import SIGKILL
 from tracer.verdict.model import Incident, Link
+from tracer.verdict.reconcile import unexplained
 
-KILL_HOOKS = ("mark_victim", "signal_generate", "sched_process_exit")
+SHELL_SIGKILL = 128 + SIGKILL
+HOOKS = ("mark_victim", "signal_generate", "sched_process_fork", "sched_process_exit")
+"""All of these must have watched before anything is said of the whole job; a fork that is missed hides a subtree."""
 
 
 def find(case: Case) -> Finding:
@@ -15,8 +21,8 @@ def find(case: Case) -> Finding:
     if death is None:
         return _inconclusive(case)
     story = case.story
-    doubts = story.doubts(death.at_ns, death.at_ns)
-    links = (_by_itself(death), _nothing_killed(case), belongs(story, death.id), _waited(death))
+    doubts = _doubts(case, death)
+    links = (_by_itself(death), _nothing_killed(case, doubts), belongs(story, death.id), _waited(death))
     how = f"exited with status {death.code}" if not death.signal else f"ended by {death.status}"
     return Finding(
         at_ns=death.at_ns,
@@ -27,7 +33,7 @@ def find(case: Case) -> Finding:
             strength=strength(links, doubts),
             at=story.utc(death.at_ns),
             headline=f"The job {how}",
-            summary=_summary(case, death, how),
+            summary=_summary(case, death, how, doubts),
             victim=people.process(story, death.id),
             victims=(),
             exit_code=None if death.signal else death.code,
@@ -37,16 +43,25 @@ def find(case: Case) -> Finding:
     )
 
 
-def _summary(case: Case, death: Death, how: str) -> str:
+def _doubts(case: Case, death: Death) -> tuple[str, ...]:
+    """That nothing was killed is a claim about the whole run, so every loss in it counts."""
+    story = case.story
+    from_ns = story.job.ts_ns if story.job is not None else 0
+    return (*story.doubts(from_ns, death.at_ns), *unexplained(story, case.kills))
+
+
+def _summary(case: Case, death: Death, how: str, doubts: Sequence[str]) -> str:
     processes = len(case.story.tree.members)
     count = f" ({processes} processes)" if processes > 1 else ""
-    if not case.story.watched_from_start(*KILL_HOOKS):
-        return f"{people.subject(case.story, death.id)} {how}; whether anything was killed was not watched throughout."
+    if doubts or not case.story.watched_from_start(*HOOKS):
+        return f"{people.subject(case.story, death.id)} {how}; that nothing of the job was killed is not certain."
     if case.kills.kills:
         ours = [k for k in case.kills.kills if case.story.is_ours(k.id.tgid, k.start_ns)]
         if ours:
             return f"{people.subject(case.story, death.id)} {how}; {len(ours)} of the job's processes had been killed."
-    looks = " A shell shows a death by SIGKILL like that, but no such death was seen here." if death.code == 137 else ""
+    looks = ""
+    if death.code == SHELL_SIGKILL and not any(d.signal == SIGKILL for d in case.deaths):
+        looks = " A shell shows a death by SIGKILL like that, but no such death was seen here."
     return (
         f"{people.subject(case.story, death.id)} {how} by itself; "
         f"the kernel killed nothing of the job{count} for want of memory.{looks}"
@@ -60,14 +75,16 @@ def _by_itself(death: Death) -> Link:
     return Link(link=1, name="it ended by itself", status="present", statement=statement, evidence=death.evidence)
 
 
-def _nothing_killed(case: Case) -> Link:
+def _nothing_killed(case: Case, doubts: Sequence[str]) -> Link:
     name = "nothing was killed"
     ours = [k for k in case.kills.kills if case.story.is_ours(k.id.tgid, k.start_ns)]
     if ours:
         statement = f"the kernel killed {len(ours)} processes of the job for want of memory"
         return Link(link=2, name=name, status="absent", statement=statement, evidence=ours[0].evidence)
-    if not case.story.watched_from_start(*KILL_HOOKS):
+    if not case.story.watched_from_start(*HOOKS):
         return Link(link=2, name=name, status="not_observed", statement="OOM kills were not watched from start to end")
+    if doubts:
+        return Link(link=2, name=name, status="not_observed", statement=f"not certain: {doubts[0]}")
     return Link(link=2, name=name, status="present", statement="no OOM kill in the job from its start to its end")
 
 
@@ -75,7 +92,7 @@ def _waited(death: Death) -> Link:
     name = "its status is known"
     if death.ended is None:
         return Link(link=4, name=name, status="present", statement="seen by the kernel", evidence=death.evidence)
-    agrees = death.exit is None or death.exit.status & 0xFF7F == death.ended.status & 0xFF7F
+    agrees = death.waits_agree
     statement = "its parent's wait agrees" if agrees else f"its parent's wait says otherwise ({death.ended.status:#x})"
     return Link(
         link=4,

@@ -9,7 +9,7 @@ from tracer.events import ProcessId
 from tracer.units import NS_PER_S, format_bytes, format_duration
 from tracer.verdict import growth, people
 from tracer.verdict.incident import Case, Finding, belongs, doubt_caveats, strength
-from tracer.verdict.kills import Kill
+from tracer.verdict.kills import SIGKILL, Kill
 from tracer.verdict.limit import Shortage, find_shortage
 from tracer.verdict.model import Incident, Link, Status
 
@@ -70,6 +70,9 @@ def _finding(case: Case, shots: list[_Shot]) -> Finding:
     if grown is not None and grown.pid not in {s.kill.id.tgid for s in shots}:
         caveats.append(f"The kernel chose {people.describe(story, kill.id)}, but it was another process that grew.")
     unsure = sum(1 for s in shots[1:] if s.kill.status != "present")
+    alive = sum(1 for s in shots[1:] if (d := case.death(s.kill.id)) is None or d.signal != SIGKILL)
+    if alive:
+        caveats.append(f"Of the other {len(shots) - 1} victims, {alive} were not seen to die of it.")
     if unsure:
         caveats.append(f"Of the other {len(shots) - 1} victims, the kill of {unsure} was not seen in full.")
     if kill.group_member or any(s.kill.group_member for s in shots):
@@ -85,7 +88,7 @@ def _finding(case: Case, shots: list[_Shot]) -> Finding:
         trigger=people.trigger(story, kill),
         culprit=grown,
         limit=shortage.limit,
-        signal=9,
+        signal=SIGKILL,
         proof=links,
         caveats=tuple(dict.fromkeys(caveats)),
     )
@@ -95,7 +98,8 @@ def _finding(case: Case, shots: list[_Shot]) -> Finding:
 def _summary(case: Case, shots: list[_Shot]) -> str:
     story, kill, shortage = case.story, shots[0].kill, shots[0].shortage
     who = people.subject(story, kill.id)
-    others = f" and {len(shots) - 1} more" if len(shots) > 1 else ""
+    dead = sum(1 for s in shots[1:] if (death := case.death(s.kill.id)) is not None and death.signal == SIGKILL)
+    others = f" and {dead} more" if dead else ""
     limit = shortage.limit
     clock = (story.utc(kill.at_ns) or "")[11:23]
     at = f" at {clock} UTC" if clock else ""
@@ -160,7 +164,9 @@ def _died(case: Case, kill: Kill) -> Link:
         return link("not_observed", "its exit was not seen")
     after_ns = death.at_ns - kill.at_ns
     waited = ", and so its parent's wait says" if death.ended and death.exit else ""
-    if death.signal != 9:
+    if not death.waits_agree:
+        return link("not_observed", f"the kernel saw {death.status}, but its parent's wait says otherwise")
+    if death.signal != SIGKILL:
         return link("absent", f"it ended by {death.status}, not by this kill")
     if death.by is not None and kill.signal is not None and death.by.ts_ns < kill.signal.ts_ns:
         return link("absent", "an earlier SIGKILL had been delivered to it")

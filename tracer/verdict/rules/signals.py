@@ -51,8 +51,7 @@ def _cause(death: Death) -> Cause:
     if death.signal == SIGKILL:
         if death.by is None:
             return "inconclusive"
-        kernel = is_kernel_kill_signal(death.by) or death.by.code > 0
-        return "kernel_sigkill_other" if kernel else "sigkill"
+        return "sigkill" if people.names_its_sender(death.by) else "kernel_sigkill_other"
     if death.signal == SIGTERM:
         return "sigterm"
     return "crash" if death.signal in CRASH_SIGNALS else "exited"
@@ -63,7 +62,8 @@ def _headline(case: Case, death: Death, cause: Cause, sent_by: Sender | None) ->
     if cause == "inconclusive":
         return f"Ended by {name}, and who sent it was not observed"
     if cause == "kernel_sigkill_other":
-        return "Killed by the kernel, but not by its OOM killer"
+        sure = death.by is not None and is_kernel_kill_signal(death.by)
+        return "Killed by the kernel, but not by its OOM killer" if sure else "Killed, and not by the OOM killer"
     if cause == "crash":
         outside = sent_by is not None and sent_by.kind in {"outside", "launcher", "job"}
         return f"Ended by {name}, sent by another process" if outside else f"Crashed: {name}"
@@ -89,23 +89,28 @@ def _moment(death: Death) -> int:
 
 
 def _sent(case: Case, death: Death) -> Link:
-    name = "the signal"
-    if death.by is not None:
-        how = {0: "kill", -6: "tgkill"}.get(death.by.code, f"code {death.by.code}")
-        if is_kernel_kill_signal(death.by):
-            comm = f"{death.by.sender_comm!r} ({death.by.sender_tgid})"
-            statement = f"SIGKILL by the kernel, in the context of {comm}; not from the OOM killer"
-        elif death.by.code > 0:
-            statement = f"{signal_name(death.signal)} raised by the kernel for what it did ({how})"
-        else:
-            statement = f"{signal_name(death.signal)} ({how}) from {people.sender_text(case.story, death.by)}"
-        return Link(link=1, name=name, status="present", statement=statement, evidence=(death.by.seq,))
-    if death.signal not in HOOKED_SIGNALS | CRASH_SIGNALS:
+    number, by = signal_name(death.signal), death.by
+
+    def link(status: Status, statement: str) -> Link:
+        evidence = (by.seq,) if by is not None else ()
+        return Link(link=1, name="the signal", status=status, statement=statement, evidence=evidence)
+
+    if by is None:
+        if death.signal in HOOKED_SIGNALS | CRASH_SIGNALS:
+            return link("not_observed", f"nobody was seen to send {number}")
         # Nothing claims to know who sent it; that it ended the process stands in its status.
-        return Link(link=1, name=name, status="present", statement=f"{death.status}; senders of it are not watched")
-    return Link(
-        link=1, name=name, status="not_observed", statement=f"nobody was seen to send {signal_name(death.signal)}"
-    )
+        return link("present", f"{death.status}; senders of it are not watched")
+    if is_kernel_kill_signal(by):
+        comm = f"{by.sender_comm!r} ({by.sender_tgid})"
+        return link("present", f"SIGKILL by the kernel, in the context of {comm}; not from the OOM killer")
+    if by.code > 0 and death.signal in CRASH_SIGNALS:
+        return link("present", f"{number} raised by the kernel for what it did (code {by.code})")
+    if by.code > 0:
+        return link("not_observed", f"{number} raised in its own context, by the kernel or by itself (code {by.code})")
+    if not people.names_its_sender(by):
+        return link("not_observed", f"{number} of a timer or the like (code {by.code}): who set it up was not seen")
+    how = {0: "kill", -1: "sigqueue", -6: "tgkill"}.get(by.code, f"code {by.code}")
+    return link("present", f"{number} ({how}) from {people.sender_text(case.story, by)}")
 
 
 def _not_oom(case: Case, death: Death) -> Link:
@@ -125,10 +130,10 @@ def _not_oom(case: Case, death: Death) -> Link:
 
 def _died(death: Death) -> Link:
     waited = "; so its parent's wait says" if death.ended is not None else ""
+    status: Status = "present" if death.waits_agree else "absent"
+    statement = f"{death.status}{waited}" if death.waits_agree else "its parent's wait says otherwise"
     evidence = tuple(e.seq for e in (death.exit, death.ended) if e is not None)
-    return Link(
-        link=4, name="it died of that", status="present", statement=f"{death.status}{waited}", evidence=evidence
-    )
+    return Link(link=4, name="it died of that", status=status, statement=statement, evidence=evidence)
 
 
 def _handled_sigterm(case: Case) -> Iterable[Finding]:
