@@ -15,12 +15,12 @@ from typing import TextIO
 from tracer.cli.console import look_of, say, write
 from tracer.cli.sizes import parse_size
 from tracer.errors import CgroupUnavailable, InputError, OomtraceError, PermissionDenied, UsageError
-from tracer.events import Note
+from tracer.events import Header, Note
 from tracer.job.cgroup import Hierarchy, JobCgroup, Limits, find_hierarchy, make_cgroup, shares_group_kill
 from tracer.job.identity import Caller, acting_as, find_caller
 from tracer.pipeline import Outcome, Pipeline, Plan, Sources
 from tracer.pipeline.clocks import header_now
-from tracer.pipeline.machine import in_first_pid_namespace, open_sources
+from tracer.pipeline.machine import open_sources
 from tracer.recording import RecordingWriter
 from tracer.sources.masking import mask_arguments
 
@@ -89,8 +89,14 @@ class _Run:
 
     def run(self, limits: Limits) -> int:
         hierarchy = _hierarchy(needed=limits != Limits())
+        header = header_now(cgroup_version=None if hierarchy is None else hierarchy.version)
+        if header.own_pid_namespace:
+            self._notes.append(
+                "oomtrace ran in a pid namespace of its own: the kernel speaks of other pids than /proc does here, "
+                "so its word cannot be joined to the job"
+            )
         with contextlib.ExitStack() as stack:
-            writer = stack.enter_context(self._recording(hierarchy))
+            writer = stack.enter_context(self._recording(header))
             # Until the job runs, a failure leaves no file behind.
             undo = stack.enter_context(contextlib.ExitStack())
             if writer.path is not None:
@@ -109,8 +115,7 @@ class _Run:
             say(f"{self._argv[0]}: {outcome.failure.why}")
         return outcome.exit_code
 
-    def _recording(self, hierarchy: Hierarchy | None) -> RecordingWriter:
-        header = header_now(cgroup_version=None if hierarchy is None else hierarchy.version)
+    def _recording(self, header: Header) -> RecordingWriter:
         target = self._args.record
         if target == "-":
             return RecordingWriter.anonymous(header)
@@ -135,11 +140,6 @@ class _Run:
                 )
         if self._caller.caveat is not None:
             say(self._caller.caveat)
-        if not in_first_pid_namespace():
-            self._notes.append(
-                "oomtrace ran in a pid namespace of its own: the kernel speaks of other pids than /proc does here, "
-                "so its word cannot be joined to the job"
-            )
         return Plan(
             argv=self._argv,
             recorded_argv=mask_arguments(self._argv),

@@ -14,6 +14,9 @@ class Header(Event, frozen=True, kw_only=True, omit_defaults=False, gc=False):
     """Of oomtrace."""
     pid: int | None = None
     """Of the tracer: signals that it forwards come from it."""
+    own_pid_namespace: bool | None = None
+    """True: the tracer's pids are not those of the initial namespace, so kernel records cannot be joined to
+    /proc by pid. `None`: it could not be told."""
     boot_id: str | None = None
     hostname: str | None = None
     kernel_release: str | None = None

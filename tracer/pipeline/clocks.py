@@ -8,6 +8,9 @@ import time
 from tracer import __version__
 from tracer.events import Clock, Header, TracerCost
 
+FIRST_PID_NAMESPACE = 0xEFFFFFFC
+"""PROC_PID_INIT_INO, include/linux/proc_ns.h; part of the ABI since 3.8."""
+
 
 def clock_now() -> Clock:
     """The three clocks at one moment, as nearly as they can be read."""
@@ -28,6 +31,7 @@ def header_now(*, cgroup_version: int | None, proc_root: str = "/proc") -> Heade
         source="tracer",
         version=__version__,
         pid=os.getpid(),
+        own_pid_namespace=_own_pid_namespace(proc_root),
         boot_id=_line(f"{proc_root}/sys/kernel/random/boot_id"),
         hostname=socket.gethostname(),
         kernel_release=system.release,
@@ -53,6 +57,14 @@ def cost_now(*, longest_scan_ns: int, scans: int, proc_root: str = "/proc") -> T
         scan_ns=longest_scan_ns or None,
         scans=scans,
     )
+
+
+def _own_pid_namespace(proc_root: str) -> bool | None:
+    """Whether pids here are other ones than those in the kernel's own records."""
+    try:
+        return os.stat(f"{proc_root}/self/ns/pid").st_ino != FIRST_PID_NAMESPACE
+    except OSError:
+        return None
 
 
 def _line(path: str) -> str | None:

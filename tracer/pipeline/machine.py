@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The real sources of a run, opened one by one; what cannot be opened is left out, with the reason."""
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -15,9 +14,6 @@ from tracer.sources.kmsg import KernelLogSource, KernelLogUnreadable
 from tracer.sources.live import LiveSource, events_h_digest
 from tracer.sources.pressure import read_pressure, read_vmstat
 from tracer.sources.processes import ProcessSource
-
-FIRST_PID_NAMESPACE = 0xEFFFFFFC
-"""PROC_PID_INIT_INO, include/linux/proc_ns.h; part of the ABI since 3.8."""
 
 
 class KernelFeed:
@@ -66,14 +62,6 @@ class HostMemory:
 
     def vmstat(self) -> VmstatSample | None:
         return read_vmstat()
-
-
-def in_first_pid_namespace(proc_root: str = "/proc") -> bool:
-    """Whether pids here are those of the kernel's own records; where that cannot be told, it is believed."""
-    try:
-        return os.stat(f"{proc_root}/self/ns/pid").st_ino == FIRST_PID_NAMESPACE
-    except OSError:
-        return True
 
 
 @contextmanager
