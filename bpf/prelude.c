@@ -10,6 +10,7 @@
 #include "events.h"
 
 #define INLINE static inline __attribute__((always_inline))
+#define TICK_NS 10000000ULL
 #define ABSENT ((u64)-1)
 #define ABSENT32 ((u32)-1)
 
@@ -95,9 +96,16 @@ INLINE u32 uid_of(struct task_struct *task)
 	return READ(READ(task, task_struct, real_cred), cred, uid);
 }
 
-INLINE u32 in_tree(u32 tgid)
+/*
+ * Whether the process is the one that was put in: a pid may be someone else's by now, and what user space
+ * put in may be a pid of another namespace. User space knows start times by the tick (USER_HZ) alone.
+ */
+INLINE u32 in_tree(struct task_struct *task)
 {
-	return tree.lookup(&tgid) != 0;
+	u32 tgid = tgid_of(task);
+	u64 *start_ns = tree.lookup(&tgid);
+
+	return start_ns && *start_ns / TICK_NS == start_of(task) / TICK_NS;
 }
 
 /* The pid that the process has in its own, innermost namespace, and how deep that one lies. */

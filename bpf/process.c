@@ -18,7 +18,7 @@ int on_process_fork(struct bpf_raw_tracepoint_args *ctx)
 	u64 start_ns = READ(child, task_struct, start_boottime);
 	struct process_forked *forked;
 
-	if (tgid != (u32)READ(child, task_struct, pid) || !in_tree(parent_tgid))
+	if (tgid != (u32)READ(child, task_struct, pid) || !in_tree(parent))
 		return 0;
 	if (tree.update(&tgid, &start_ns))
 		count(COUNTER_UNTRACKED);
@@ -43,7 +43,7 @@ int on_process_exec(struct bpf_raw_tracepoint_args *ctx)
 	u32 tgid = tgid_of(task);
 	struct process_execed *execed;
 
-	if (!in_tree(tgid))
+	if (!in_tree(task))
 		return 0;
 	execed = reserve(KIND_PROCESS_EXECED, sizeof(*execed), bpf_ktime_get_ns());
 	if (!execed)
@@ -86,7 +86,7 @@ int on_process_exit(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct task_struct *task = (struct task_struct *)ctx->args[0];
 	struct signal_struct *signal = READ(task, task_struct, signal);
-	u32 tgid = tgid_of(task), tracked = in_tree(tgid), marked;
+	u32 tgid = tgid_of(task), tracked = in_tree(task), marked;
 	struct process_exited *exited;
 
 	u64 id = start_of(task) ^ ((u64)tgid << 32);

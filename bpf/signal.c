@@ -73,7 +73,7 @@ int on_signal_generate(struct bpf_raw_tracepoint_args *ctx)
 	sent->group = ctx->args[3];
 	sent->result = ctx->args[4];
 	sent->sender_flags = READ(sender, task_struct, flags);
-	sent->in_tree = in_tree(sent->tgid);
+	sent->in_tree = in_tree(task);
 	READ_INTO(sent->comm, task, task_struct, comm);
 	READ_INTO(sent->sender_comm, sender, task_struct, comm);
 	READ_INTO(sent->sender_parent_comm, parent, task_struct, comm);

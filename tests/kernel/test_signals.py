@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel.workload import start_ticks
+from tests.kernel.workload import start_ns, start_ticks
 from tracer.events import OomMark, ProcessExited, SignalInfo, SignalSent
 from tracer.units import TICK_NS
 
@@ -18,7 +18,7 @@ CORE = 0x80
 
 def test_kill_9_names_its_sender_and_its_senders_parent(watch, hog):
     process = hog()
-    watch.session.track(process.pid, 0)
+    watch.session.track(process.pid, start_ns(process.pid))
     process.process.kill()
     process.wait()
     sent = watch.wait(SignalSent, tgid=process.pid)
@@ -35,7 +35,7 @@ def test_kill_9_names_its_sender_and_its_senders_parent(watch, hog):
 
 def test_a_kill_without_the_oom_killer_leaves_no_mark(watch, hog):
     process = hog()
-    watch.session.track(process.pid, 0)
+    watch.session.track(process.pid, start_ns(process.pid))
     process.process.kill()
     ended = watch.wait(ProcessExited, tgid=process.pid)
 
@@ -45,7 +45,7 @@ def test_a_kill_without_the_oom_killer_leaves_no_mark(watch, hog):
 
 def test_a_fatal_signal_outside_the_tree_is_recorded_and_its_exit_is_not(watch, hog):
     outside, inside = hog(), hog()
-    watch.session.track(inside.pid, 0)
+    watch.session.track(inside.pid, start_ns(inside.pid))
     outside.process.terminate()
     outside.wait()
     inside.process.terminate()
@@ -63,7 +63,7 @@ FATAL = (signal.SIGTERM, signal.SIGBUS, signal.SIGSEGV, signal.SIGABRT)
 def test_each_fatal_signal_is_seen_with_its_exit(watch, hog, number):
     process = hog()
     process.do("import resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0))")
-    watch.session.track(process.pid, 0)
+    watch.session.track(process.pid, start_ns(process.pid))
     os.kill(process.pid, number)
     process.wait()
 
@@ -124,8 +124,8 @@ def test_a_signal_to_one_thread_says_so(watch, hog):
 
 def test_a_limit_on_cpu_time_kills_as_the_kernel_but_marks_nobody(watch, hog):
     process = hog()
-    process.do("import resource; resource.setrlimit(resource.RLIMIT_CPU, (1, 1))")
-    process.tell("while True: pass")
+    endless = "all(True for _ in iter(int, 1))"
+    process.tell(f"import resource; resource.setrlimit(resource.RLIMIT_CPU, (1, 1)); {endless}")
     process.wait()
     sent = watch.wait(SignalSent, tgid=process.pid, signal=signal.SIGKILL)
 
@@ -139,7 +139,7 @@ def test_a_limit_on_cpu_time_kills_as_the_kernel_but_marks_nobody(watch, hog):
         ("os._exit(0)", 0),
         ("os._exit(3)", 3 << 8),
         ("thread(lambda: os._exit(7))", 7 << 8),
-        ("thread(lambda: after(0.1, lambda: os._exit(5))); leave_alone()", 5 << 8),
+        ("thread(lambda: alone(lambda: os._exit(5))); leave_alone()", 5 << 8),
         ("os.abort()", 6),
     ],
     ids=["zero", "three", "from_a_thread", "after_the_leader", "abort"],
@@ -147,7 +147,7 @@ def test_a_limit_on_cpu_time_kills_as_the_kernel_but_marks_nobody(watch, hog):
 def test_the_status_is_what_the_parent_waits_for(watch, hog, line, status):
     process = hog()
     process.do("import resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0))")
-    watch.session.track(process.pid, 0)
+    watch.session.track(process.pid, start_ns(process.pid))
     process.tell(line)
     _, waited = os.waitpid(process.pid, 0)
     process.process.returncode = waited
@@ -160,8 +160,8 @@ def test_the_status_is_what_the_parent_waits_for(watch, hog, line, status):
 
 def test_a_leader_that_left_first_gives_the_status_when_all_threads_just_ended(watch, hog):
     process = hog()
-    watch.session.track(process.pid, 0)
-    process.do("thread(lambda: after(0.1, int))")
+    watch.session.track(process.pid, start_ns(process.pid))
+    process.do("thread(lambda: alone(int))")
     process.tell("leave_alone()")
     _, waited = os.waitpid(process.pid, 0)
     process.process.returncode = waited

@@ -152,8 +152,12 @@ def test_the_memory_of_a_process_is_that_which_it_touched(memory_cgroup, hog):
 def test_a_process_in_a_pid_namespace_has_both_its_numbers(hog):
     outer = hog(None, "unshare", "--pid", "--fork", "--kill-child")
     source = ProcessSource()
-    wait_for(lambda: source.children(outer.pid), "the child in the namespace")
-    (inner,) = source.children(outer.pid)
+
+    def children():
+        return [row.tgid for row in source.table() if row.parent_tgid == outer.pid]
+
+    wait_for(children, "the child in the namespace")
+    (inner,) = children()
     seen = source.seen(inner)
 
     assert seen.ns_pids == (inner, 1)

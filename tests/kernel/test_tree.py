@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel.workload import Watch, start_ticks
+from tests.kernel.workload import Watch, start_ns, start_ticks
 from tracer.events import ProcessExeced, ProcessExited, ProcessForked
 from tracer.kernel.handover import Limits
 from tracer.units import TICK_NS
@@ -24,7 +24,7 @@ def rss_anon_bytes(pid: int) -> int:
 def test_a_fork_says_whose_child_and_what_it_began_with(watch, hog):
     process = hog()
     process.do("anon(20 << 20)")
-    watch.session.track(process.pid, 0)
+    watch.session.track(process.pid, start_ns(process.pid))
     inherited_bytes = rss_anon_bytes(process.pid)
     child = int(process.do("child('pass')"))
     forked = watch.wait(ProcessForked, tgid=child)
@@ -40,7 +40,7 @@ def test_a_fork_says_whose_child_and_what_it_began_with(watch, hog):
 
 def test_grandchildren_follow_by_themselves_with_their_exits(watch, hog):
     process = hog()
-    watch.session.track(process.pid, 0)
+    watch.session.track(process.pid, start_ns(process.pid))
     child = int(process.do("child('child(\"pass\")')"))
     grandchild = watch.wait(ProcessForked, parent_tgid=child).tgid
     tracked = watch.session.tracked()
@@ -56,7 +56,7 @@ def test_grandchildren_follow_by_themselves_with_their_exits(watch, hog):
 
 def test_processes_outside_the_tree_are_not_recorded(watch, hog):
     outside, inside = hog(), hog()
-    watch.session.track(inside.pid, 0)
+    watch.session.track(inside.pid, start_ns(inside.pid))
     other = int(outside.do("child('os._exit(0)')"))
     ours = int(inside.do("child('os._exit(0)')"))
     watch.wait(ProcessExited, tgid=ours)
@@ -67,8 +67,8 @@ def test_processes_outside_the_tree_are_not_recorded(watch, hog):
 
 def test_a_process_that_was_taken_out_is_no_longer_recorded(watch, hog):
     gone, kept = hog(), hog()
-    watch.session.track(gone.pid, 0)
-    watch.session.track(kept.pid, 0)
+    watch.session.track(gone.pid, start_ns(gone.pid))
+    watch.session.track(kept.pid, start_ns(kept.pid))
     watch.session.untrack(gone.pid)
     watch.session.untrack(gone.pid)
     other = int(gone.do("child('os._exit(0)')"))
@@ -77,9 +77,23 @@ def test_a_process_that_was_taken_out_is_no_longer_recorded(watch, hog):
     assert watch.of(ProcessForked, tgid=other) == []
 
 
+def test_another_process_with_the_same_pid_is_not_the_one_that_was_put_in(watch, hog):
+    process = hog()
+    watch.session.track(process.pid, start_ns(process.pid) + 10 * TICK_NS)
+    other = hog()
+    watch.session.track(other.pid, start_ns(other.pid))
+    stranger = int(process.do("child('pass')"))
+    child = int(other.do("child('pass')"))
+    watch.wait(ProcessForked, tgid=child)
+
+    assert watch.of(ProcessForked, tgid=stranger) == []
+    for pid in (stranger, child):
+        os.kill(pid, 9)
+
+
 def test_threads_are_no_processes(watch, hog):
     process = hog()
-    watch.session.track(process.pid, 0)
+    watch.session.track(process.pid, start_ns(process.pid))
     process.do("[thread(int) for _ in range(5)]")
     watch.wait(ProcessForked, tgid=int(process.do("child('os._exit(0)')")))
 
@@ -90,7 +104,7 @@ def test_threads_are_no_processes(watch, hog):
 def test_an_exec_has_the_new_name_and_the_same_identity(watch, hog):
     process = hog()
     ticks = process.start_ticks
-    watch.session.track(process.pid, 0)
+    watch.session.track(process.pid, start_ns(process.pid))
     process.tell("os.execv('/bin/true', ['true'])")
     process.wait()
     execed = watch.wait(ProcessExeced, tgid=process.pid)
@@ -103,7 +117,7 @@ def test_an_exec_has_the_new_name_and_the_same_identity(watch, hog):
 def test_an_exec_by_a_thread_takes_over_the_process(watch, hog):
     process = hog()
     ticks = process.start_ticks
-    watch.session.track(process.pid, 0)
+    watch.session.track(process.pid, start_ns(process.pid))
     process.tell("thread(lambda: os.execv('/bin/true', ['true']))")
     assert process.wait() == 0
     execed = watch.wait(ProcessExeced, tgid=process.pid)
@@ -118,7 +132,7 @@ def test_an_exec_by_a_thread_takes_over_the_process(watch, hog):
 def test_no_fork_is_missed_when_the_first_process_waits_until_it_is_tracked(watch, children):
     program = f"import os, sys; sys.stdin.read(1)\nfor _ in range({children}): os.fork() or os._exit(4)"
     job = subprocess.Popen([sys.executable, "-I", "-S", "-c", program], stdin=subprocess.PIPE)
-    watch.session.track(job.pid, 0)
+    watch.session.track(job.pid, start_ns(job.pid))
     job.communicate(b"x")
     watch.wait(ProcessExited, tgid=job.pid)
     forked = watch.of(ProcessForked, parent_tgid=job.pid)
@@ -132,14 +146,14 @@ def test_processes_that_do_not_fit_are_counted(open_traced, hog):
     with open_traced(limits=Limits(tree_entries=2)) as session:
         watch = Watch(session)
         process = hog()
-        session.track(process.pid, 0)
+        session.track(process.pid, start_ns(process.pid))
         children = [int(process.do("child('pass')")) for _ in range(5)]
         for child in children:
             watch.wait(ProcessForked, tgid=child)
 
         assert session.untracked() == watch.source.losses(0).untracked == 4
         with pytest.raises(OSError, match=r"Argument list too long"):
-            session.track(os.getpid(), 0)
+            session.track(os.getpid(), start_ns(os.getpid()))
         for child in children:
             os.kill(child, 9)
 
@@ -147,6 +161,6 @@ def test_processes_that_do_not_fit_are_counted(open_traced, hog):
 def test_the_tracer_itself_is_never_in_the_tree(open_traced, hog):
     with open_traced() as session:
         process = hog()
-        session.track(process.pid, 0)
+        session.track(process.pid, start_ns(process.pid))
 
         assert set(session.tracked()) == {process.pid}

@@ -15,6 +15,7 @@ from pathlib import Path
 from tracer.events import AnyEvent, KernelStack, OomMark
 from tracer.kernel.session import Session
 from tracer.sources.live import LiveSource
+from tracer.units import TICK_NS
 
 DEADLINE_S = 20.0
 HOG = Path(__file__).with_name("hog.py")
@@ -197,6 +198,17 @@ class KernelLog:
         os.close(self.fd)
 
 
+def filesystem_of(path: Path) -> str:
+    """Type of the file system that a path lies on."""
+    mounts = [line.split()[1:3] for line in Path("/proc/self/mounts").read_text().splitlines()]
+    return max((len(point), kind) for point, kind in mounts if path.is_relative_to(point))[1]
+
+
 def start_ticks(pid: int) -> int:
     """Field 22 of /proc/PID/stat, counted from behind the name."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+
+
+def start_ns(pid: int) -> int:
+    """As user space knows it: floored to a tick."""
+    return start_ticks(pid) * TICK_NS

@@ -155,7 +155,10 @@ def _fentry_name(program: Any, target: str) -> bytes:
     from bcc import lib
 
     names = (lib.bpf_function_name(program.module, index) for index in range(lib.bpf_num_functions(program.module)))
-    return next(name for name in names if name.startswith(b"kfunc__") and name.endswith(b"__" + target.encode()))
+    found: bytes = next(
+        name for name in names if name.startswith(b"kfunc__") and name.endswith(b"__" + target.encode())
+    )
+    return found
 
 
 def _innermost(descriptors: Any) -> int:

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from types import TracebackType
 from typing import IO, NamedTuple
 
@@ -211,9 +212,9 @@ def _receive(ours: socket.socket, child: "subprocess.Popen[bytes]", stderr: IO[b
     said = _last_words(stderr)
     if not isinstance(content, Failure):
         raise LoaderFailed("compile", said or f"it ended without a word, status {child.returncode}")
-    if content.denied:
-        raise PermissionDenied(f"cannot load BPF programs: {content.why}", need="root, or CAP_BPF and CAP_PERFMON")
     why = " ".join(content.why.split())
+    if content.denied:
+        raise PermissionDenied(f"cannot load BPF programs: {why}", need="root, or CAP_BPF and CAP_PERFMON")
     raise LoaderFailed(content.stage, f"{why} ({said})" if said else why)
 
 
@@ -226,10 +227,11 @@ def _clean_up(pid: int) -> None:
     """LLVM ends its process with abort() when it is at a loss: then the child cannot clean up itself."""
     left = [name for name in os.listdir(_FOLDERS) if name.startswith(f"oomtrace-{pid}-")]
     for folder in (os.path.join(_FOLDERS, name) for name in left):
-        if os.lstat(folder).st_uid == os.geteuid():
-            from shutil import rmtree  # noqa: PLC0415 - hardly ever needed, and never in the resident process
+        with suppress(OSError):
+            if os.lstat(folder).st_uid == os.geteuid():
+                from shutil import rmtree  # noqa: PLC0415 - hardly ever needed: not in the resident process
 
-            rmtree(folder, ignore_errors=True)
+                rmtree(folder)
 
 
 def _last_words(stderr: IO[bytes]) -> str:
