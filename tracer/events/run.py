@@ -102,6 +102,8 @@ class Losses(Event, frozen=True, kw_only=True, gc=False):
     """Records of an unknown kind."""
     log_gaps: int = 0
     """Records of the kernel log that were overwritten."""
+    reclaim: int = 0
+    """Reclaim runs whose cgroup found no room. Not in `total`: no proof of a kill rests on reclaim."""
 
     @property
     def total(self) -> int:

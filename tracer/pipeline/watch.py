@@ -233,7 +233,7 @@ class Watch:
             self._losses_before is not None
             and msgspec.structs.replace(losses, ts_ns=self._losses_before.ts_ns) == self._losses_before
         )
-        nothing_lost = self._losses_before is None and losses.total == 0 and losses.log_gaps == 0
+        nothing_lost = self._losses_before is None and not (losses.total or losses.log_gaps or losses.reclaim)
         if always or not (same or nothing_lost):
             self._losses_before = losses
             self._journal.append(losses)

@@ -129,6 +129,19 @@ def test_losses_are_recorded_when_they_move_and_at_the_end():
     kernel.close()
 
 
+@pytest.mark.parametrize("counter", ["untracked", "short", "unknown", "reclaim"])
+def test_each_loss_counter_is_recorded_when_it_moves(counter):
+    kernel = Feed()
+    bench = Bench(kernel=kernel)
+    now_ns = time.monotonic_ns()
+    bench.watch.tick(now_ns)
+    kernel.lost = Losses(ts_ns=1, **{counter: 2})
+    bench.watch.tick(now_ns + NS_PER_S)
+
+    assert [getattr(event, counter) for event in bench.book.of(Losses)] == [2]
+    kernel.close()
+
+
 def test_the_first_process_of_the_job_is_looked_at_at_once(bench):
     bench.watch.take(started())
 

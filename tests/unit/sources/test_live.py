@@ -38,6 +38,9 @@ class Records:
     def untracked(self) -> int:
         return 4
 
+    def reclaim_lost(self) -> int:
+        return 6
+
     def reclaim(self):
         return self.totals
 
@@ -78,6 +81,13 @@ def test_losses_are_named_by_the_kind_of_record():
     assert losses.ts_ns == 12
     assert losses.dropped == {"oom_level": 3, "31": 1}
     assert losses.untracked == 4
+
+
+def test_reclaim_that_found_no_room_is_told_and_weakens_no_proof():
+    losses = LiveSource(Records()).losses(12)
+
+    assert losses.reclaim == 6
+    assert losses.total == losses.untracked
 
 
 def test_a_stack_comes_later_as_names():
