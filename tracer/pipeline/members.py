@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which processes of the job live right now, so that they can be sampled; not what they are to each other."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tracer.events import (
@@ -14,6 +14,7 @@ from tracer.events import (
     ProcessId,
     process_id,
 )
+from tracer.pipeline.ports import Row
 from tracer.units import NS_PER_S
 
 GONE_AFTER_NS = NS_PER_S
@@ -72,23 +73,23 @@ class Members:
         self._alive.pop(member.id, None)
         return True
 
-    def scan(self, descendants: Callable[[int], Sequence[int]], start_ns: Callable[[int], int | None]) -> list[Member]:
-        """Look for processes that no event told of; the new ones.
+    def scan(self, table: Iterable[Row]) -> list[Member]:
+        """Look in the table of all processes for some that no event told of; the new ones.
 
         Whoever lost its parents since the last scan is found through itself: it is a member already.
         """
+        below: dict[int, list[Row]] = {}
+        running: set[ProcessId] = set()
+        for row in table:
+            below.setdefault(row.parent_tgid, []).append(row)
+            running.add(process_id(row.tgid, row.start_ns))
         found: list[Member] = []
-        covered: set[int] = set()
-        for member in self:
-            if member.tgid in covered or member.missing_since_ns is not None:
-                continue
-            covered.add(member.tgid)
-            for tgid in descendants(member.tgid):
-                if tgid in covered:
-                    continue
-                covered.add(tgid)
-                started_ns = start_ns(tgid)
-                new = None if started_ns is None else self.add(tgid, started_ns)
+        # The children of a pid are those of the member only as long as the pid is the member's.
+        ahead = [member.tgid for member in self if member.id in running]
+        while ahead:
+            for row in below.get(ahead.pop(), ()):
+                new = self.add(row.tgid, row.start_ns)
                 if new is not None:
                     found.append(new)
+                    ahead.append(new.tgid)
         return found

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the pipeline needs of its sources, as types: tests give it small stand-ins, a run the real ones."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -69,6 +69,19 @@ class KernelLog(Protocol):
     def close(self) -> None: ...
 
 
+class Row(Protocol):
+    """One process of the machine."""
+
+    @property
+    def tgid(self) -> int: ...
+
+    @property
+    def parent_tgid(self) -> int: ...
+
+    @property
+    def start_ns(self) -> int: ...
+
+
 class Processes(Protocol):
     """/proc."""
 
@@ -78,7 +91,7 @@ class Processes(Protocol):
 
     def start_ns(self, tgid: int) -> int | None: ...
 
-    def descendants(self, tgid: int) -> Sequence[int]: ...
+    def table(self) -> Iterable[Row]: ...
 
 
 class Cgroups(Protocol):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes to events: what is known of one at first sight, its memory, its children.
+"""Processes to events: what is known of one at first sight, its memory, who is below whom.
 
-psutil gives the tree, the command line and the environment; its errors and its empty values for "not
+psutil gives the command line and the environment; its errors and its empty values for "not
 readable" become `None` here. A pid may vanish or be taken by another process between any two reads:
 the start tick is read before and after, and an answer that is not of one process is not given.
 """
@@ -17,7 +17,7 @@ from tracer.events import ProcessSample, ProcessSeen, process_id
 from tracer.sources.cgroups import CgroupSource
 from tracer.sources.environ_names import allowed
 from tracer.sources.masking import mask_arguments
-from tracer.sources.procfs import Stat, Status, read_exe, read_stat, read_status, text_of
+from tracer.sources.procfs import Row, Stat, Status, read_exe, read_stat, read_status, read_table, text_of
 
 T = TypeVar("T")
 
@@ -82,13 +82,9 @@ class ProcessSource:
             return None
         return _sample(status, stat, tgid, self._clock())
 
-    def children(self, tgid: int) -> list[int]:
-        """Its direct children, in no order; empty when it is gone."""
-        return self._psutil(tgid, lambda process: [child.pid for child in process.children()]) or []
-
-    def descendants(self, tgid: int) -> list[int]:
-        """All below it that have a living line of parents up to it."""
-        return self._psutil(tgid, lambda process: [child.pid for child in process.children(recursive=True)]) or []
+    def table(self) -> list[Row]:
+        """All processes of the machine with their parents, in no order; cheap."""
+        return read_table(self._proc_root)
 
     def _command(self, tgid: int) -> tuple[tuple[str, ...] | None, dict[str, str] | None, str | None]:
         arguments = self._psutil(tgid, lambda process: process.cmdline())

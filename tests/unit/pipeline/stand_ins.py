@@ -7,6 +7,7 @@ import os
 from tracer.events import CgroupSample, Losses, PressureSample, ProcessSample, ProcessSeen, VmstatSample
 from tracer.kernel.probes import Hook
 from tracer.pipeline.ports import Sources
+from tracer.sources.procfs import Row
 from tracer.units import TICK_NS
 
 START_NS = 5 * TICK_NS
@@ -80,8 +81,8 @@ class Processes:
     def start_ns(self, tgid):
         return None if tgid in self.gone else START_NS
 
-    def descendants(self, tgid):
-        return self.below.get(tgid, [])
+    def table(self):
+        return [Row(tgid, parent, START_NS) for parent, below in self.below.items() for tgid in below]
 
 
 class Cgroups:

@@ -3,6 +3,7 @@
 
 from tracer.events import JobStarted, ProcessExeced, ProcessExited, ProcessForked, process_id
 from tracer.pipeline.members import GONE_AFTER_NS, Members
+from tracer.sources.procfs import Row
 from tracer.units import TICK_NS
 
 
@@ -83,14 +84,38 @@ def test_one_that_proc_has_forgotten_is_given_up_only_after_a_while():
     assert alive(members) == []
 
 
+def row(tgid, parent_tgid, start_ns=6 * TICK_NS):
+    return Row(tgid, parent_tgid, start_ns)
+
+
+ROOT_ROW = row(10, 1, start_ns=5 * TICK_NS)
+
+
 def test_a_scan_finds_descendants_and_those_of_orphans_that_are_members():
     members = Members()
     members.apply(started())
-    below = {10: [11, 12], 50: [51]}
     members.add(50, 6 * TICK_NS)
+    table = [row(1, 0), ROOT_ROW, row(11, 10), row(13, 12), row(12, 11), row(50, 1), row(51, 50), row(99, 1)]
 
-    found = members.scan(lambda tgid: below.get(tgid, []), lambda tgid: None if tgid == 12 else 6 * TICK_NS)
+    found = members.scan(table)
 
-    assert sorted(member.tgid for member in found) == [11, 51]
-    assert alive(members) == [10, 11, 50, 51]
-    assert members.scan(lambda tgid: below.get(tgid, []), lambda _: 6 * TICK_NS)[0].tgid == 12
+    assert sorted(member.tgid for member in found) == [11, 12, 13, 51]
+    assert alive(members) == [10, 11, 12, 13, 50, 51]
+    assert members.scan([*table, row(14, 13)])[0].tgid == 14
+
+
+def test_a_scan_does_not_take_the_children_of_a_stranger_who_got_a_members_pid():
+    members = Members()
+    members.apply(started())
+
+    assert members.scan([row(10, 1, start_ns=9 * TICK_NS), row(11, 10, start_ns=9 * TICK_NS)]) == []
+    assert members.scan([row(11, 10)]) == [], "and a member that is gone has none"
+
+
+def test_a_scan_is_in_the_order_of_nothing_and_ends_on_any_table():
+    members = Members()
+    members.apply(started())
+
+    found = members.scan([row(12, 11), row(11, 12), row(13, 13), ROOT_ROW, row(14, 10), row(10, 14)])
+
+    assert [member.tgid for member in found] == [14, 10]

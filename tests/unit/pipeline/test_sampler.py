@@ -8,7 +8,7 @@ import pytest
 from tests.unit.pipeline.stand_ins import START_NS, Feed, sources
 from tracer.events import CgroupSample, JobStarted, ProcessGone, ProcessSample, ReclaimSample
 from tracer.pipeline.members import Members
-from tracer.pipeline.sampler import DENSE_NS, WATCH_NS, Sampler, near_its_limit
+from tracer.pipeline.sampler import COST_SHARE, DENSE_NS, WATCH_NS, Sampler, near_its_limit
 from tracer.units import NO_LIMIT_BYTES, NS_PER_S
 
 
@@ -128,12 +128,36 @@ def test_a_process_that_is_missing_is_gone_after_a_while_and_never_called_exited
 
 
 def test_without_the_kernels_word_proc_is_scanned_for_children(bench):
-    bench.sources.processes.below = {10: [11]}
+    bench.sources.processes.below = {1: [10], 10: [11]}
 
     found = bench.sampler.tick(time.monotonic_ns())
 
     assert [member.tgid for member in found] == [11]
     assert {event.tgid for event in bench.notebook.of(ProcessSample)} == {10, 11}
+
+
+def test_a_busy_machine_makes_rounds_longer_and_not_rarer(bench, monkeypatch):
+    real, slept_ns = time.monotonic_ns, [0]
+
+    def crowded():
+        slept_ns[0] += NS_PER_S  # each look at the clock finds that others had the CPU for a second
+        return real() + slept_ns[0]
+
+    now_ns = time.monotonic_ns()
+    bench.sampler.tick(now_ns)  # the first time costs more
+    monkeypatch.setattr("tracer.pipeline.sampler.time.monotonic_ns", crowded)
+    bench.sampler.tick(now_ns + NS_PER_S)
+
+    assert bench.sampler.due_ns() - (now_ns + NS_PER_S) < NS_PER_S / 2
+
+
+def test_a_round_that_costs_much_is_followed_by_a_long_pause(bench, monkeypatch):
+    spent_ns = iter((0, NS_PER_S))
+    monkeypatch.setattr("tracer.pipeline.sampler.time.thread_time_ns", lambda: next(spent_ns))
+    now_ns = time.monotonic_ns()
+    bench.sampler.tick(now_ns)
+
+    assert bench.sampler.due_ns() == now_ns + COST_SHARE * NS_PER_S
 
 
 @pytest.mark.parametrize(

@@ -114,14 +114,13 @@ def test_a_process_that_is_gone(start, source):
     assert source.start_ns(child.pid) is None
     assert source.seen(child.pid) is None
     assert source.sample(child.pid, start_ns) is None
-    assert source.children(child.pid) == []
+    assert child.pid not in {row.tgid for row in source.table()}
 
 
 @pytest.mark.parametrize("pid", [-1, 0, 1 << 40])
 def test_a_pid_that_cannot_be_is_gone(source, pid):
     assert source.start_ns(pid) is None
     assert source.seen(pid) is None
-    assert source.children(pid) == []
 
 
 def test_a_thread_is_no_process(source):
@@ -138,15 +137,27 @@ def test_a_thread_is_no_process(source):
         thread.join()
 
 
-def test_children_and_all_below(start, source):
+def test_the_table_says_who_is_below_whom_since_when(start, source):
     spawns = f"import subprocess, sys; c = subprocess.Popen([sys.executable, '-c', {WAITS!r}], stdin=subprocess.PIPE)\n"
     child = start(spawns + "sys.stdin.read()")
+    table = {row.tgid: row for row in source.table()}
+    [grandchild] = [row for row in table.values() if row.parent_tgid == child.pid]
 
-    assert child.pid in source.children(os.getpid())
-    (grandchild,) = source.children(child.pid)
-    assert grandchild in source.descendants(os.getpid())
-    assert grandchild not in source.children(os.getpid())
-    os.kill(grandchild, signal.SIGKILL)
+    assert table[child.pid] == (child.pid, os.getpid(), source.start_ns(child.pid))
+    assert grandchild.start_ns == source.start_ns(grandchild.tgid)
+    assert set(table) >= {1, os.getpid()}
+    os.kill(grandchild.tgid, signal.SIGKILL)
+
+
+def test_the_table_leaves_out_what_is_no_process_or_cannot_be_read(tmp_path):
+    rest = " 3 7 5 0 -1 0 1 2 3 4 5 6 7 8 20 0 1 0 55 " + "0 " * 30 + "\n"
+    for name, text in (("7", f"7 (a) b (S) S{rest}"), ("8", "8 (torn) S 3"), ("9", ""), ("x", f"1 (x) S{rest}")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "stat").write_text(text)
+    (tmp_path / "10").mkdir()
+    (tmp_path / "11" / "stat").mkdir(parents=True)
+
+    assert ProcessSource(str(tmp_path)).table() == [(7, 3, 55 * TICK_NS)]
 
 
 def test_a_pid_that_is_taken_by_another_process_while_it_is_read_is_refused(start, source, monkeypatch):
