@@ -28,6 +28,10 @@ BREAKS = [
     ("pure", "attribution/tree.py", "from time import monotonic_ns"),
     ("pure", "logs/kernel/__init__.py", "from pathlib import Path"),
     ("pure", "events/base.py", "import socket"),
+    ("pure", "verdict/model.py", "import random"),
+    ("pure", "attribution/roles.py", "from uuid import uuid4"),
+    ("pure", "verdict/people.py", "import http.client"),
+    ("pure", "logs/kernel/decision.py", "from urllib.request import urlopen"),
     ("facts", "verdict/judge.py", "from tracer.recording import read_recording"),
 ]
 

@@ -36,6 +36,11 @@ class Run:
         return [event for event in read_recording(self.path) if isinstance(event, kind)]
 
 
+def said(ready: Path) -> bool:
+    """Whether the file given as --ready-file says that the job runs."""
+    return ready.exists() and ready.read_text().endswith("\n")
+
+
 @pytest.fixture
 def oomtrace(can_trace, tmp_path):
     """Runs a job under watch; afterwards no cgroup of a run is left, unless a test says that one may be."""

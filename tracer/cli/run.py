@@ -17,20 +17,32 @@ from tracer.cli.sizes import parse_size
 from tracer.errors import CgroupUnavailable, InputError, OomtraceError, PermissionDenied, UsageError
 from tracer.events import Header, Note
 from tracer.job.cgroup import Hierarchy, JobCgroup, Limits, find_hierarchy, make_cgroup, shares_group_kill
-from tracer.job.identity import Caller, acting_as, find_caller
+from tracer.job.identity import Caller, find_caller
 from tracer.pipeline import Outcome, Pipeline, Plan, Sources
 from tracer.pipeline.clocks import header_now
 from tracer.pipeline.machine import open_sources
 from tracer.recording import RecordingWriter
+from tracer.rights import acting_as
 from tracer.sources.masking import mask_arguments
+from tracer.units import MIB, format_bytes
+
+MIN_MEMORY_BYTES = MIB
+"""In less no program starts."""
+AT_THE_END_S, AFTER_THE_REPORT_S = 0.2, 2.0
+"""So long is waited for what is left of the job, so that its cgroup can be removed."""
 
 
 @dataclass(frozen=True)
-class _Output:
-    """Where the report goes."""
+class _Files:
+    """What the caller wants written; `None`: not asked for."""
 
-    stream: TextIO | None
-    path: str | None = None
+    report: TextIO | None
+    ready: TextIO | None
+
+
+def is_root() -> bool:
+    """Whether the kernel can be watched, and the job be started as whoever called."""
+    return os.geteuid() == 0
 
 
 class RunCommand:
@@ -65,26 +77,29 @@ class RunCommand:
         if not argv:
             raise UsageError("no command to run; write it as: oomtrace run -- COMMAND")
         limits = Limits(
-            memory_bytes=None if args.memory_max is None else _positive(parse_size(args.memory_max)),
+            memory_bytes=None if args.memory_max is None else _sensible(parse_size(args.memory_max)),
             swap_bytes=None if args.swap_max is None else parse_size(args.swap_max),
         )
-        if os.geteuid() != 0:
+        if not is_root():
             again = f'sudo "$(command -v oomtrace)" {shlex.join(args.words)}'
             raise PermissionDenied("cannot watch the kernel", need=f"root: {again}")
         caller = find_caller(os.environ)
         with contextlib.ExitStack() as stack:
-            output = stack.enter_context(_open_output(args.report, caller))
-            return _Run(argv, args, caller, output).run(limits)
+            files = _Files(
+                report=stack.enter_context(_opened(args.report, caller)),
+                ready=stack.enter_context(_opened(args.ready_file, caller)),
+            )
+            return _Run(argv, args, caller, files).run(limits)
 
 
 class _Run:
     """One run, from the recording's first line to the report."""
 
-    def __init__(self, argv: tuple[str, ...], args: argparse.Namespace, caller: Caller, output: _Output) -> None:
+    def __init__(self, argv: tuple[str, ...], args: argparse.Namespace, caller: Caller, files: _Files) -> None:
         self._argv = argv
         self._args = args
         self._caller = caller
-        self._output = output
+        self._files = files
         self._notes: list[str] = [] if caller.caveat is None else [caller.caveat]
 
     def run(self, limits: Limits) -> int:
@@ -99,20 +114,21 @@ class _Run:
             writer = stack.enter_context(self._recording(header))
             # Until the job runs, a failure leaves no file behind.
             undo = stack.enter_context(contextlib.ExitStack())
-            if writer.path is not None:
-                undo.callback(_unlink, writer.path)
+            undo.callback(writer.discard)
             sources = stack.enter_context(open_sources(need_kernel=self._args.require_bpf))
             cgroup = self._cgroup(hierarchy, limits)
             try:
                 outcome = Pipeline(self._plan(cgroup, hierarchy, sources), sources, writer).run()
             finally:
-                left = _remove(cgroup)
+                left = _remove(cgroup, AT_THE_END_S)
+            if outcome.failure is not None:
+                say(f"{self._argv[0]}: {outcome.failure.why(self._argv[0])}")
+                return outcome.exit_code
             undo.pop_all()
             if left is not None:
                 writer.append(Note(ts_ns=time.monotonic_ns(), source="job", text=left))
+                stack.callback(_remove_late, cgroup)
             stack.callback(self._report, writer, outcome)
-        if outcome.failure is not None:
-            say(f"{self._argv[0]}: {outcome.failure.why}")
         return outcome.exit_code
 
     def _recording(self, header: Header) -> RecordingWriter:
@@ -146,7 +162,7 @@ class _Run:
             caller=self._caller,
             cgroup=cgroup,
             notes=tuple(self._notes),
-            ready_file=self._args.ready_file,
+            ready=self._files.ready,
         )
 
     def _report(self, writer: RecordingWriter, outcome: Outcome) -> None:
@@ -165,9 +181,11 @@ class _Run:
 
         with writer.read_back() as recording:
             report = judging.report_on(recording)
+        stream = self._files.report or sys.stderr
+        if stream is sys.stderr:
+            write(stream, "\n")  # apart from the job's own output, which ends wherever it likes
         # The caller's own wishes: sudo keeps NO_COLOR and COLUMNS from us.
-        look = look_of(self._output.stream, self._caller.environ)
-        write(self._output.stream, judging.as_text(report, look))
+        write(stream, judging.as_text(report, look_of(stream, self._caller.environ)))
 
 
 def _hierarchy(*, needed: bool) -> Hierarchy | None:
@@ -179,43 +197,44 @@ def _hierarchy(*, needed: bool) -> Hierarchy | None:
         return None
 
 
-def _remove(cgroup: JobCgroup | None) -> str | None:
+def _remove(cgroup: JobCgroup | None, patience_s: float) -> str | None:
     """Remove the job's cgroup; what is to be said about it."""
     if cgroup is None:
         return None
     try:
-        left = cgroup.remove()
+        left = cgroup.remove(patience_s=patience_s)
     except OomtraceError as error:
         return str(error)
     if not left:
         return None
     pids = ", ".join(map(str, left[:20])) + (" ..." if len(left) > 20 else "")
-    return f"processes of the job still run in {cgroup.path}, so it stays: {pids}"
+    return f"processes of the job still ran in {cgroup.path} after its end: {pids}"
+
+
+def _remove_late(cgroup: JobCgroup | None) -> None:
+    # Workers that lost their parent to a kill notice that after seconds. What is left even then, the next run removes.
+    with contextlib.suppress(KeyboardInterrupt):  # the job's status must come through
+        _remove(cgroup, AFTER_THE_REPORT_S)
 
 
 @contextlib.contextmanager
-def _open_output(path: str | None, caller: Caller) -> Iterator[_Output]:
-    # Now and not at the end: a bad path must not cost a run of three days its report.
+def _opened(path: str | None, caller: Caller) -> Iterator[TextIO | None]:
+    # Now and not at the end: a bad path must not cost a run of three days its report. And as the caller.
     if path is None:
-        yield _Output(sys.stderr)
+        yield None
         return
     try:
-        with acting_as(caller):
+        with acting_as(caller.uid, caller.gid, caller.groups):
             file = open(path, "w", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115 - closed below
     except PermissionError as error:
         raise PermissionDenied(f"cannot write {path}: {error.strerror}") from error
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", path=path) from error
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot be written: {getattr(error, 'strerror', error)}", path=path) from error
     with file:
-        yield _Output(file, path)
+        yield file
 
 
-def _unlink(path: str) -> None:
-    with contextlib.suppress(OSError):
-        os.unlink(path)
-
-
-def _positive(size_bytes: int) -> int:
-    if size_bytes == 0:
-        raise UsageError("a memory limit of 0 lets nothing run")
+def _sensible(size_bytes: int) -> int:
+    if size_bytes < MIN_MEMORY_BYTES:
+        raise UsageError(f"a memory limit of {format_bytes(size_bytes)} lets nothing run")
     return size_bytes

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """One memory cgroup for the job: made below the tracer's own, limited, removed. Kills nothing, ever."""
 
+import contextlib
+import fcntl
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from tracer.errors import CgroupUnavailable
 
 NAME_PREFIX = "oomtrace-run-"
 _UNLIMITED = ("max", "")
+_ATTEMPTS = 100
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,8 @@ class JobCgroup:
     path: str
     """As /proc/PID/cgroup of the job shows it."""
     directory: str
+    claim: "_Claim | None" = field(default=None, compare=False)
+    """As long as we hold it, nobody takes the cgroup for one that was left behind."""
 
     def add(self, pid: int) -> None:
         """Move one process into it.
@@ -75,9 +80,8 @@ class JobCgroup:
         deadline = time.monotonic() + patience_s
         while True:
             try:
-                os.rmdir(self.directory)
-            except FileNotFoundError:
-                return ()
+                with contextlib.suppress(FileNotFoundError):
+                    os.rmdir(self.directory)
             except OSError as error:
                 # The kernel takes a moment to let go of processes that have just died.
                 if time.monotonic() >= deadline:
@@ -86,8 +90,28 @@ class JobCgroup:
                         return left
                     raise CgroupUnavailable(f"cannot remove {self.path}: {error.strerror}") from error
             else:
+                if self.claim is not None:
+                    self.claim.give_up()
                 return ()
             time.sleep(0.01)
+
+
+class _Claim:
+    """A lock on a cgroup's folder. The kernel lets go of it when its holder ends, however that ends."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self._fd: int | None = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self.give_up()
+            raise
+
+    def give_up(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
 
 
 def find_hierarchy(
@@ -110,6 +134,8 @@ def find_hierarchy(
 def make_cgroup(hierarchy: Hierarchy, token: str, limits: Limits) -> JobCgroup:
     """A new memory cgroup with these limits, so placed that all limits round us hold for it as well.
 
+    Empty ones that earlier runs had to leave in that place are removed.
+
     Raises:
         CgroupUnavailable: none can be made, with the reason.
     """
@@ -117,9 +143,10 @@ def make_cgroup(hierarchy: Hierarchy, token: str, limits: Limits) -> JobCgroup:
         raise CgroupUnavailable("our own cgroup lies outside of our cgroup namespace")
     parent = hierarchy.own_path if hierarchy.version == 1 else _parent_v2(hierarchy)
     path = f"{parent.rstrip('/')}/{NAME_PREFIX}{token}"
-    made = JobCgroup(path, hierarchy.directory(path))
+    directory = hierarchy.directory(path)
+    remove_left_behind(os.path.dirname(directory))
     try:
-        os.mkdir(made.directory, 0o755)
+        made = JobCgroup(path, directory, _make(directory))
     except OSError as error:
         raise CgroupUnavailable(f"cannot make the memory cgroup {path}: {error.strerror}") from error
     try:
@@ -128,6 +155,23 @@ def make_cgroup(hierarchy: Hierarchy, token: str, limits: Limits) -> JobCgroup:
         made.remove()
         raise
     return made
+
+
+def remove_left_behind(parent: str) -> None:
+    """Remove what runs before us left below `parent`: cgroups of ours that are empty, and that no run holds."""
+    try:
+        names = os.listdir(parent)
+    except OSError:
+        return
+    for name in names:
+        if name.startswith(NAME_PREFIX):
+            # In use, still claimed, or gone meanwhile: not ours to remove.
+            with contextlib.suppress(OSError):
+                claim = _Claim(f"{parent}/{name}")
+                try:
+                    os.rmdir(claim.directory)
+                finally:
+                    claim.give_up()
 
 
 def shares_group_kill(hierarchy: Hierarchy) -> str | None:
@@ -139,6 +183,26 @@ def shares_group_kill(hierarchy: Hierarchy) -> str | None:
         if _read(f"{hierarchy.directory(path)}/memory.oom.group").strip() == "1":
             return path
         path = os.path.dirname(path)
+    return None
+
+
+def _make(directory: str) -> _Claim | None:
+    """Make the folder and claim it; `None`: it could not be claimed, which matters to nobody but tidy neighbours."""
+    os.mkdir(directory, 0o755)
+    for _ in range(_ATTEMPTS):
+        try:
+            claim = _Claim(directory)
+            if os.path.isdir(directory):
+                return claim
+            claim.give_up()
+        except BlockingIOError:  # another run looks whether it was left behind
+            time.sleep(0.01)
+            continue
+        except FileNotFoundError:
+            pass
+        except OSError:
+            return None
+        os.mkdir(directory, 0o755)  # that other run was quicker than our claim
     return None
 
 

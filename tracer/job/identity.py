@@ -4,8 +4,7 @@
 import os
 import pwd
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 MAX_ANCESTORS = 32
@@ -83,24 +82,6 @@ def find_caller(
         umask=who.umask,
         oom_score_adj=_oom_score_adj(proc_root, ancestor),
     )
-
-
-@contextmanager
-def acting_as(caller: Caller) -> Iterator[None]:
-    """Open files as the caller would: root must not follow a path that the caller may not."""
-    if caller.is_us or os.geteuid() != 0:
-        yield
-        return
-    uid, gid, groups = os.geteuid(), os.getegid(), os.getgroups()
-    os.setgroups(caller.groups)
-    try:
-        os.setegid(caller.gid)
-        os.seteuid(caller.uid)
-        yield
-    finally:
-        os.seteuid(uid)
-        os.setegid(gid)
-        os.setgroups(groups)
 
 
 def _as_is(ours: Caller, claimed: str, why: str) -> Caller:

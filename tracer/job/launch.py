@@ -20,6 +20,7 @@ NOT_FOUND, NOT_EXECUTABLE, NOT_RELEASED = 127, 126, 125
 """Exit codes of a shell: no such program; there is one, but it cannot be run. The last is ours."""
 
 _FAILURE = struct.Struct("=ii")
+_MISSING = (errno.ENOENT, errno.ENOTDIR)
 # Ignored by every Python at start, and ignored signals survive exec: a job must not inherit that.
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -39,11 +40,10 @@ class StartFailure:
     stage: Stage
     errno: int
 
-    @property
-    def why(self) -> str:
-        """One line for a person."""
-        if self.stage is Stage.EXEC and self.errno == errno.ENOENT:
-            return "not found, or the interpreter that it names is not"
+    def why(self, command: str) -> str:
+        """One line for a person, about the command's first word."""
+        if self.stage is Stage.EXEC and self.errno in _MISSING:
+            return "not found, or the interpreter that it names is not" if "/" in command else "command not found"
         return ("cannot become the caller: " if self.stage is Stage.IDENTITY else "") + os.strerror(self.errno)
 
 
@@ -216,7 +216,7 @@ def _become_the_job(
         _exec(argv, candidates, caller.environ)
     except OSError as error:
         os.write(pipes.failure, _FAILURE.pack(stage, error.errno or errno.EIO))
-        missing = stage is Stage.EXEC and error.errno in (errno.ENOENT, errno.ENOTDIR)
+        missing = stage is Stage.EXEC and error.errno in _MISSING
         os._exit(NOT_FOUND if missing else NOT_EXECUTABLE)
 
 

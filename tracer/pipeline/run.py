@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TextIO
 
 from tracer.errors import CgroupUnavailable
 from tracer.events import JobEnded, JobStarted
@@ -47,8 +48,8 @@ class Plan:
     """Made for the job; it is the caller of the pipeline who removes it."""
     notes: tuple[str, ...] = ()
     """What is known before the start and belongs among the caveats."""
-    ready_file: str | None = None
-    """Written with the job's pid once it runs under watch."""
+    ready: TextIO | None = None
+    """Gets a line with the job's pid once that runs under watch. Open already, with the caller's rights."""
 
 
 @dataclass(frozen=True)
@@ -149,9 +150,9 @@ class Pipeline:
         if self._terminal is not None:
             self._terminal.give(job.group)
         job.release()
-        ready_file = self._plan.ready_file
-        if ready_file is not None:
-            self._guarded("saying that it is ready", lambda: _write_line(ready_file, str(job.pid)))
+        ready = self._plan.ready
+        if ready is not None:
+            self._guarded("saying that it is ready", lambda: _write_line(ready, str(job.pid)))
 
     def _loop(self, job: Job, inbox: SignalInbox) -> None:
         with selectors.DefaultSelector() as selector:
@@ -197,7 +198,8 @@ class Pipeline:
             self._terminal.take_back(job.group)
         journal, start_ns = self._journal, self._root_start_ns
         if outcome.failure is not None:
-            journal.note(f"the job's program never ran: {self._plan.recorded_argv[0]}: {outcome.failure.why}")
+            why = outcome.failure.why(self._plan.argv[0])
+            journal.note(f"the job's program never ran: {self._plan.recorded_argv[0]}: {why}")
         if start_ns is not None:
             self._watch.take(
                 JobEnded(ts_ns=now_ns, source="job", tgid=job.pid, start_ns=start_ns, status=outcome.status)
@@ -239,8 +241,6 @@ class Pipeline:
         self._journal.attempt(what, action, otherwise=None)
 
 
-def _write_line(path: str, text: str) -> None:
-    # Whole at once: whoever waits for the file must not read half of it.
-    with open(f"{path}.new", "w", encoding="utf-8") as file:
-        file.write(f"{text}\n")
-    os.rename(f"{path}.new", path)
+def _write_line(file: TextIO, text: str) -> None:
+    file.write(f"{text}\n")  # buffered, so whole: whoever waits for a line does not read half of it
+    file.flush()

@@ -4,7 +4,7 @@
 import contextlib
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TypeVar, final
@@ -24,6 +24,7 @@ from tracer.events import (
 )
 from tracer.recording.line import LineEncoder
 from tracer.recording.reader import RecordingReader
+from tracer.rights import acting_as
 
 EventT = TypeVar("EventT", bound=Event)
 
@@ -34,6 +35,9 @@ HELD_BYTES = 8 * 1024 * 1024
 """What is kept in memory while the disk is full. Facts only: samples are let go at once."""
 
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_Owner = tuple[int | None, int | None, Sequence[int] | None]
+"""User, group and supplementary groups that a file is made as."""
+_OURSELVES: _Owner = (None, None, None)
 _SAMPLES = (ProcessSample, CgroupSample, PressureSample, ReclaimSample, VmstatSample, TracerCost)
 
 
@@ -59,6 +63,7 @@ class RecordingWriter:
         self.trouble: Trouble | None = None
         """What went wrong last, and what it cost so far; stays set."""
         self._fd = fd
+        self._owner = _OURSELVES
         self._encoder = LineEncoder()
         self._buffer = bytearray()
         self._next_seq = 0
@@ -87,7 +92,7 @@ class RecordingWriter:
         """
         name = os.fspath(path)
         try:
-            with _acting_as(uid, gid, groups):
+            with acting_as(uid, gid, groups):
                 fd = os.open(name, _FLAGS, 0o600)
         except FileExistsError as error:
             raise UsageError(f"{name}: exists already, and a recording is never overwritten") from error
@@ -95,7 +100,7 @@ class RecordingWriter:
             raise PermissionDenied(f"cannot create {name}: {error.strerror}") from error
         except (OSError, ValueError) as error:
             raise InputError(f"cannot be created: {getattr(error, 'strerror', error)}", path=name) from error
-        return cls._begin(fd, name, header, (uid, gid))
+        return cls._begin(fd, name, header, (uid, gid, groups))
 
     @classmethod
     def anonymous(cls, header: Header) -> "RecordingWriter":
@@ -105,23 +110,22 @@ class RecordingWriter:
             InputError: there is no place for one.
         """
         try:
-            return cls._begin(_unlinked(), None, header, (None, None))
+            return cls._begin(_unlinked(), None, header, _OURSELVES)
         except OSError as error:
             raise InputError(f"no temporary file can be made: {_reason(error)}") from error
 
     @classmethod
-    def _begin(
-        cls, fd: int, name: str | None, header: Header, owner: tuple[int | None, int | None]
-    ) -> "RecordingWriter":
+    def _begin(cls, fd: int, name: str | None, header: Header, owner: _Owner) -> "RecordingWriter":
         try:
             os.fchmod(fd, 0o600)  # the umask may have taken the owner's own bits
-            uid, gid = owner
+            uid, gid, _ = owner
             have = os.fstat(fd)
             if (uid is not None and uid != have.st_uid) or (gid is not None and gid != have.st_gid):
                 # A set-gid folder gives its own group; a file system without owners refuses, which is no harm.
                 with contextlib.suppress(OSError):
                     os.fchown(fd, -1 if uid is None else uid, -1 if gid is None else gid)
             writer = cls(fd, name)
+            writer._owner = owner
             writer.append(header)
             writer.flush()
         except BaseException:
@@ -199,6 +203,15 @@ class RecordingWriter:
         self.flush()
         return RecordingReader(os.dup(self._fd), self.path, tail=bytes(self._buffer))
 
+    def discard(self) -> None:
+        """Remove the file: nothing happened that was worth a recording. One that is no longer ours is left alone."""
+        if self.path is None:
+            return
+        with contextlib.suppress(OSError), acting_as(*self._owner):
+            named, ours = os.lstat(self.path), os.fstat(self._fd)
+            if (named.st_dev, named.st_ino) == (ours.st_dev, ours.st_ino):
+                os.unlink(self.path)
+
     def close(self) -> None:
         """Flush and sync what can be, and let go of the file."""
         if self._fd < 0:
@@ -248,22 +261,3 @@ def _unlinked() -> int:
                 os.unlink(name)
                 return fd
     return os.memfd_create("oomtrace", os.MFD_CLOEXEC)
-
-
-@contextlib.contextmanager
-def _acting_as(uid: int | None, gid: int | None, groups: Sequence[int] | None) -> Iterator[None]:
-    """With another user's rights: their ids and their groups. Of the whole process, so before it has threads."""
-    own_uid, own_gid, own_groups = os.geteuid(), os.getegid(), os.getgroups()
-    if uid is None or own_uid != 0 or (uid == 0 and gid in (None, own_gid)):
-        yield
-        return
-    wanted_gid = own_gid if gid is None else gid
-    try:
-        os.setgroups([wanted_gid] if groups is None else list(groups))
-        os.setegid(wanted_gid)
-        os.seteuid(uid)  # last: it takes the right to do the other two
-        yield
-    finally:
-        os.seteuid(own_uid)
-        os.setegid(own_gid)
-        os.setgroups(own_groups)

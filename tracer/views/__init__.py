@@ -6,15 +6,3 @@ default), treat every string of the report as hostile, give it golden outputs un
 name it in the command that offers it. If a number is missing in the `Report`, it is added to the verdict, not
 worked out in the view. A heavy library (`rich`, `jinja2`) is imported by its own view alone and never here.
 """
-
-from typing import Protocol
-
-from tracer.verdict.model import Report
-
-
-class View(Protocol):
-    """A module with `render` is one."""
-
-    def render(self, report: Report) -> str:
-        """Lay the report out; the text ends with a newline."""
-        ...

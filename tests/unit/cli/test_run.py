@@ -4,12 +4,14 @@
 import contextlib
 import json
 import os
+from dataclasses import replace
 
 import pytest
 
 from tests.unit.pipeline.stand_ins import sources
 from tracer.cli import main
 from tracer.errors import LoaderFailed
+from tracer.job.identity import find_caller
 
 
 @pytest.fixture
@@ -20,7 +22,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def machine(folder, monkeypatch):
-    """As root, on a machine without BPF whose sources say what the stand-ins say."""
+    """A machine without BPF whose sources say what the stand-ins say; nothing here needs more than we may do."""
 
     @contextlib.contextmanager
     def opened(*, need_kernel=False):
@@ -29,7 +31,7 @@ def machine(folder, monkeypatch):
         yield sources()
 
     monkeypatch.setattr("tracer.cli.run.open_sources", opened)
-    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("tracer.cli.run.is_root", lambda: True)
     monkeypatch.delenv("SUDO_UID", raising=False)
     return folder
 
@@ -39,7 +41,7 @@ def recordings(folder):
 
 
 def test_without_root_it_says_which_command_to_use_and_runs_nothing(folder, monkeypatch, capsys):
-    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setattr("tracer.cli.run.is_root", lambda: False)
 
     assert main(["run", "--", "touch", "a file"]) == 4
 
@@ -49,7 +51,11 @@ def test_without_root_it_says_which_command_to_use_and_runs_nothing(folder, monk
     assert os.listdir(folder) == []
 
 
-@pytest.mark.parametrize("options", [["--memory-max", "lots"], ["--memory-max", "0"], ["--swap-max", "-1"]])
+@pytest.mark.parametrize(
+    "options",
+    [["--memory-max", size] for size in ("lots", "0", "1", "4096", "1023K")] + [["--swap-max", "-1"]],
+    ids=" ".join,
+)
 def test_a_bad_size_is_wrong_usage_and_runs_nothing(machine, options):
     assert main(["run", *options, "--", "touch", "x"]) == 2
     assert os.listdir(machine) == []
@@ -135,9 +141,65 @@ def test_where_bpf_is_required_the_job_is_not_started_and_nothing_left_behind(ma
     assert os.listdir(machine) == []
 
 
-def test_a_command_that_is_not_there_is_127_and_said(machine, capfd):
-    assert main(["run", "--", "no-such-command"]) == 127
-    assert "oomtrace: no-such-command: not found" in capfd.readouterr().err
+@pytest.mark.parametrize(
+    "command, code, line",
+    [
+        ("no-such-command", 127, "no-such-command: command not found"),
+        ("./nothing", 127, "./nothing: not found, or the interpreter that it names is not"),
+        ("/etc/passwd", 126, "/etc/passwd: Permission denied"),
+        ("/", 126, "/: Permission denied"),
+    ],
+)
+@pytest.mark.parametrize("options", [[], ["--record", "a.rec"], ["--record", "-"]], ids=str)
+def test_a_command_that_cannot_be_run_is_one_line_and_leaves_nothing(machine, capfd, command, code, line, options):
+    assert main(["run", *options, "--", command]) == code
+
+    out, err = capfd.readouterr()
+    assert (out, [said for said in err.splitlines() if "no proof" not in said]) == ("", [f"oomtrace: {line}"])
+    assert os.listdir(machine) == []
+
+
+def test_the_report_stands_apart_from_what_the_job_wrote(machine, capfd):
+    main(["run", "--", "sh", "-c", "echo err >&2"])
+
+    lines = capfd.readouterr().err.splitlines()
+    after = lines[lines.index("err") + 1 :]
+    assert after[0] == ""
+    assert after[1].strip()
+
+
+def test_a_report_in_a_file_begins_with_itself(machine):
+    main(["run", "--report", "out.txt", "--", "true"])
+
+    assert (machine / "out.txt").read_text()[0].strip()
+
+
+def test_who_waits_for_the_job_finds_its_pid_in_a_file(machine, capfd):
+    main(["run", "--ready-file", "ready", "--", "sh", "-c", "echo $$"])
+
+    assert (machine / "ready").read_text() == capfd.readouterr().out
+
+
+def test_a_ready_file_that_cannot_be_written_is_known_before_the_job_starts(machine):
+    assert main(["run", "--ready-file", "no/such/ready", "--", "touch", "x"]) == 3
+    assert os.listdir(machine) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="acts as another user")
+@pytest.mark.parametrize("option", ["--report", "--ready-file", "--record"])
+def test_what_is_written_for_the_caller_is_written_with_the_callers_rights(machine, monkeypatch, option):
+    real = find_caller
+    monkeypatch.setattr("tracer.cli.run.find_caller", lambda environ: replace(real(environ), uid=65534, gid=65534))
+    machine.chmod(0o755)
+    (machine / "roots").write_text("precious")
+    (machine / "roots").chmod(0o600)
+    (machine / "link").symlink_to("roots")
+
+    assert main(["run", option, "link", "--", "touch", "x"]) in (2, 4)
+    assert main(["run", option, "new", "--", "touch", "x"]) == 4
+
+    assert (machine / "roots").read_text() == "precious"
+    assert sorted(os.listdir(machine)) == ["link", "roots"]
 
 
 def test_a_report_that_fails_does_not_cost_the_status(machine, monkeypatch, capfd):

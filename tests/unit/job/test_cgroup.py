@@ -1,10 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """The job's cgroup, in small trees of files that stand for cgroupfs."""
 
+import fcntl
+import os
+
 import pytest
 
 from tracer.errors import CgroupUnavailable
-from tracer.job.cgroup import Hierarchy, JobCgroup, Limits, find_hierarchy, make_cgroup, shares_group_kill
+from tracer.job import cgroup as module
+from tracer.job.cgroup import (
+    Hierarchy,
+    JobCgroup,
+    Limits,
+    find_hierarchy,
+    make_cgroup,
+    remove_left_behind,
+    shares_group_kill,
+)
 
 GIB = 1 << 30
 
@@ -139,3 +151,89 @@ def test_an_empty_one_is_removed_and_removing_it_again_is_no_error(tmp_path):
     assert cgroup.remove() == ()
     assert cgroup.remove() == ()
     assert not (tmp_path / "x").exists()
+
+
+def test_one_that_becomes_empty_in_time_is_removed(tmp_path, monkeypatch):
+    (tmp_path / "x" / "stands for a process").mkdir(parents=True)
+    monkeypatch.setattr(module.time, "sleep", lambda _: (tmp_path / "x" / "stands for a process").rmdir())
+
+    assert JobCgroup("/x", str(tmp_path / "x")).remove(patience_s=30) == ()
+
+
+def test_what_earlier_runs_left_is_removed_and_nothing_else(tmp_path):
+    for name in (
+        "oomtrace-run-empty",
+        "oomtrace-run-used/a process",
+        "oomtrace-test-1",
+        "someone",
+        "oomtrace-run-held",
+    ):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "oomtrace-run-link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "oomtrace-run-file").write_text("")
+    held = os.open(tmp_path / "oomtrace-run-held", os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    before = set(os.listdir(tmp_path))
+
+    remove_left_behind(str(tmp_path))
+    os.close(held)
+
+    assert before - set(os.listdir(tmp_path)) == {"oomtrace-run-empty"}
+    remove_left_behind(str(tmp_path))
+    assert "oomtrace-run-held" not in os.listdir(tmp_path), "a lock ends with who held it"
+    remove_left_behind(str(tmp_path / "no such folder"))
+
+
+@pytest.mark.parametrize("version", [v1, v2])
+def test_a_new_one_is_made_where_left_ones_are_removed(roots, version):
+    hierarchy = version(roots, **({} if version is v1 else {"here": "memory"}))
+    left = hierarchy.directory("/user/s1/oomtrace-run-left")
+    os.mkdir(left)
+
+    made = make_cgroup(hierarchy, "t1", Limits())
+
+    assert os.path.dirname(made.directory) == os.path.dirname(left)
+    assert not os.path.exists(left)
+
+
+def test_a_run_that_has_just_made_its_cgroup_does_not_lose_it_to_another(roots):
+    hierarchy = v1(roots)
+    first = make_cgroup(hierarchy, "t1", Limits())
+    second = make_cgroup(hierarchy, "t2", Limits())
+
+    assert os.path.isdir(first.directory)
+    assert (first.remove(), second.remove()) == ((), ())
+    assert not os.path.exists(first.directory)
+
+
+@pytest.mark.parametrize("when", ["before it is opened", "once it is open"])
+def test_one_that_another_run_removed_before_it_was_claimed_is_made_again(roots, monkeypatch, when):
+    hierarchy, real, others = v1(roots), os.open, ["one"]
+
+    def slowly(path, *rest):
+        opened = real(path, *rest) if when == "once it is open" else None
+        if others and str(path).endswith("oomtrace-run-t1"):
+            others.clear()
+            os.rmdir(path)
+        return real(path, *rest) if opened is None else opened
+
+    monkeypatch.setattr(module.os, "open", slowly)
+    made = make_cgroup(hierarchy, "t1", Limits())
+
+    assert not others
+    assert os.path.isdir(made.directory)
+    assert made.claim is not None
+
+
+def test_a_neighbour_who_never_lets_go_of_the_lock_stops_nobody(roots, monkeypatch):
+    def refuse(*_):
+        raise BlockingIOError
+
+    monkeypatch.setattr(module.fcntl, "flock", refuse)
+    monkeypatch.setattr(module.time, "sleep", lambda _: None)
+
+    made = make_cgroup(v1(roots), "t1", Limits())
+
+    assert os.path.isdir(made.directory)
+    assert made.claim is None

@@ -124,13 +124,21 @@ def test_the_callers_umask_holds(tmp_path):
     assert said(tmp_path, "print(oct(os.umask(0)))", caller=as_we_are(umask=0o037)) == ["0o37"]
 
 
-@pytest.mark.parametrize("command", ["no-such-program-anywhere", "/no/such/program", ""])
-def test_what_is_not_there_gives_127(command):
+@pytest.mark.parametrize(
+    "command, why",
+    [
+        ("no-such-program-anywhere", "command not found"),
+        ("", "command not found"),
+        ("/no/such/program", "not found, or the interpreter that it names is not"),
+        ("/etc/passwd/program", "not found, or the interpreter that it names is not"),
+    ],
+)
+def test_what_is_not_there_gives_127(command, why):
     status, failure = ended(command)
 
     assert os.waitstatus_to_exitcode(status) == 127
     assert failure.stage is Stage.EXEC
-    assert failure.why.startswith("not found")
+    assert failure.why(command) == why
 
 
 def test_what_cannot_be_executed_gives_126(tmp_path):
@@ -139,7 +147,7 @@ def test_what_cannot_be_executed_gives_126(tmp_path):
     status, failure = ended(str(file))
 
     assert os.waitstatus_to_exitcode(status) == 126
-    assert "denied" in failure.why
+    assert failure.why(str(file)) == "Permission denied"
 
 
 def test_a_program_that_cannot_be_executed_is_passed_over_for_the_next_in_path(tmp_path):

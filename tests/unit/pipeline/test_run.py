@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A whole run over stand-in sources, with real jobs: the order of things, and that no fault of ours costs the job."""
 
+import contextlib
 import os
 import signal
 
@@ -12,6 +13,7 @@ from tracer.events import (
     CgroupSample,
     Clock,
     Disarmed,
+    Header,
     HookStatus,
     JobEnded,
     JobStarted,
@@ -27,6 +29,8 @@ from tracer.job.identity import Caller
 from tracer.pipeline import Pipeline, Plan
 from tracer.pipeline.clocks import header_now
 from tracer.recording import RecordingWriter, read_recording
+from tracer.sources.processes import ProcessSource
+from tracer.units import NS_PER_S
 
 
 @pytest.fixture
@@ -231,16 +235,20 @@ def test_a_full_disk_costs_neither_the_job_nor_its_status(watched, monkeypatch):
 
 def test_who_waits_for_it_is_told_that_the_job_runs_under_watch(watched, tmp_path):
     ready = tmp_path / "ready"
-    program = f"while ! [ -e {ready} ]; do sleep 0.01; done; exit 5"
+    program = f"while ! [ -s {ready} ]; do sleep 0.01; done; exit 5"
 
-    outcome, events = watched(program, plan={"ready_file": str(ready)})
+    with ready.open("w") as file:
+        outcome, events = watched(program, plan={"ready": file})
 
     assert outcome.exit_code == 5
     assert int(ready.read_text()) == of(JobStarted, events)[0].tgid
 
 
 def test_a_ready_file_that_cannot_be_written_is_only_noted(watched):
-    outcome, events = watched("exit 5", plan={"ready_file": "/no/such/folder/ready"})
+    with open("/dev/full", "w") as file:
+        outcome, events = watched("exit 5", plan={"ready": file})
+        with contextlib.suppress(OSError):
+            file.close()
 
     assert outcome.exit_code == 5
     assert any("ready failed" in text for text in notes(events))
@@ -268,3 +276,15 @@ def test_the_samples_of_a_cgroup_near_its_limit_are_all_there(watched):
     _, events = watched("sleep 0.6", cgroups=cgroups)
 
     assert len(of(CgroupSample, events)) >= 4
+
+
+def test_without_bpf_new_processes_are_seen_within_half_a_second(watched):
+    one_by_one = "for i in 1 2 3 4 5 6; do sleep 0.4; done; exit 3"
+
+    _, events = watched(one_by_one, processes=ProcessSource())
+
+    [header], [started] = of(Header, events), of(JobStarted, events)
+    boot_ns = header.boottime_ns - header.ts_ns
+    delays_ns = [e.ts_ns + boot_ns - e.start_ns for e in of(ProcessSeen, events) if e.parent_tgid == started.tgid]
+    assert len(delays_ns) >= 4, "each lives for 0.4 s; a machine under load may miss one or two"
+    assert sorted(delays_ns)[1] < NS_PER_S / 2

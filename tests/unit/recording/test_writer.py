@@ -335,3 +335,49 @@ def test_closing_twice_is_harmless(path):
     writer.close()
 
     assert list(read_recording(path)) == [HEADER]
+
+
+def test_a_recording_that_is_not_worth_keeping_is_removed(path):
+    with RecordingWriter.create(path, HEADER) as writer:
+        writer.discard()
+
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("what", ["another file", "a link", "nothing", "a folder"])
+def test_what_took_its_place_meanwhile_is_left_alone(tmp_path, path, what):
+    with RecordingWriter.create(path, HEADER) as writer:
+        moved = path.rename(tmp_path / "moved")
+        if what == "another file":
+            path.write_text("precious")
+        elif what == "a link":
+            path.symlink_to(moved)
+        elif what == "a folder":
+            path.mkdir()
+        before = sorted(tmp_path.iterdir())
+        writer.discard()
+
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@needs_root
+def test_root_cannot_be_led_to_remove_what_the_caller_could_not(tmp_path, path):
+    for folder in (tmp_path, *tmp_path.parents[:3]):
+        folder.chmod(0o755)
+    tmp_path.chmod(0o777)
+    with RecordingWriter.create(path, HEADER, uid=NOBODY, gid=NOBODY) as writer:
+        tmp_path.chmod(0o755)
+        writer.discard()
+
+        assert path.exists()
+        tmp_path.chmod(0o777)
+        writer.discard()
+
+    assert not path.exists()
+    assert os.geteuid() == 0
+
+
+def test_a_run_that_keeps_no_recording_has_nothing_to_discard():
+    with RecordingWriter.anonymous(HEADER) as writer:
+        writer.discard()
+        assert list(writer.read_back()) == [HEADER]
