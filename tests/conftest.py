@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all tests share: folder marks, and OOMTRACE_REQUIRE, which turns skipping into failure.
+"""What all tests share: folder marks, how hypothesis is run, and OOMTRACE_REQUIRE, which turns skipping into failure.
 
 A test that cannot run here (no root, no PyTorch) is skipped with a reason, and fails where that kind of
 test is required. One that does not apply here (a cgroup v2 file on a v1 machine) is skipped in any case:
@@ -10,11 +10,16 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 TESTS = Path(__file__).parent
 KINDS = ("kernel", "torch", "vm")
 REQUIRED = frozenset(filter(None, os.environ.get("OOMTRACE_REQUIRE", "").split(",")))
 NOT_APPLICABLE = "does not apply here: "
+
+# A machine may be busy with other things: that drawing or running took long says nothing about the code.
+settings.register_profile("oomtrace", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("oomtrace")
 
 
 def kind_of(path: Path) -> str | None:

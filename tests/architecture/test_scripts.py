@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a person starts: each script is executable, explains itself, is clean, and does what it says."""
 
+import os
 import re
 import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -15,8 +17,27 @@ from tests.architecture.checkout import ROOT, bash_scripts, copy_to, name, progr
 STEPS = ("ruff check", "ruff format", "mypy", "lint-imports", "events.h", "shellcheck", "clang-format")
 
 
-def run(*command: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=100, check=False)
+def run(*command: str | Path, cwd: Path = ROOT, **environ: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, **environ}
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=100, check=False)
+
+
+@pytest.fixture
+def tools():
+    """A folder for PATH that holds what is named and nothing else, where any user may look."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+
+        def only(*tools: str, **programs: str) -> Path:
+            for tool in tools:
+                (Path(folder) / tool).symlink_to(shutil.which(tool))
+            for program, text in programs.items():
+                path = Path(folder) / program.replace("_", "-")
+                path.write_text(f"#!/bin/sh\n{text}\n")
+                path.chmod(0o755)
+            return Path(folder)
+
+        yield only
 
 
 @pytest.fixture
@@ -31,14 +52,38 @@ def has_tool(tool: str) -> None:
         pytest.skip(f"{tool} is not installed")
 
 
+def asked(script: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A script, started as from a fresh clone: its Python knows the standard library alone."""
+    plain = (sys.executable, "-I", "-S") if b"python" in script.read_bytes()[:40] else ()
+    return run(*plain, script, *arguments, COLUMNS="80")
+
+
 @pytest.mark.parametrize("script", programs(), ids=name)
 def test_a_script_is_executable_and_explains_itself(script):
-    helped = run(sys.executable, script, "--help") if b"python" in script.read_bytes()[:40] else run(script, "--help")
+    helped = asked(script, "--help")
 
     assert script.stat().st_mode & stat.S_IXOTH
     assert helped.returncode == 0, helped.stderr
     assert f"usage: scripts/{script.name}" in helped.stdout or f"usage: {script.name}" in helped.stdout
-    assert max(map(len, helped.stdout.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("script", programs(), ids=name)
+def test_what_a_script_says_of_itself_fits_eighty_columns(script):
+    assert [line for line in asked(script, "--help").stdout.splitlines() if len(line) > 80] == []
+
+
+@pytest.mark.parametrize("arguments", [(), ("run",), ("report",)], ids=" ".join)
+def test_what_the_command_says_of_itself_fits_eighty_columns(arguments):
+    helped = run(sys.executable, "-m", "tracer", *arguments, "--help", COLUMNS="80")
+
+    assert helped.stdout
+    assert [line for line in helped.stdout.splitlines() if len(line) > 80] == []
+
+
+def test_the_header_can_be_checked_by_whatever_python_is_there(set_up):
+    checked = asked(ROOT / "scripts" / "events-h", "--check")
+
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
 
 
 @pytest.mark.parametrize("script", programs(), ids=name)
@@ -76,6 +121,30 @@ def test_a_second_setup_has_nothing_to_do(set_up):
     again = run("scripts/setup", "--no-link")
 
     assert again.stdout.splitlines() == ["setup: ready"], again.stderr
+
+
+def test_a_setup_that_may_not_install_says_so_before_it_tries(tools):
+    path = tools("bash", "dirname", "cat", apt_get="echo apt was called; exit 1")
+    shutil.copy(ROOT / "scripts" / "setup", path / "setup")
+    someone = {"user": 65534, "group": 65534, "extra_groups": ()} if os.geteuid() == 0 else {}
+    stopped = subprocess.run(
+        ["bash", path / "setup", "--dev"], env={"PATH": str(path)}, capture_output=True, text=True, check=False, **someone
+    )
+
+    assert (stopped.returncode, stopped.stdout) == (1, "")
+    assert re.match(
+        r"setup: to install these packages needs root, and sudo is not installed: .*shellcheck", stopped.stderr
+    )
+    assert "scripts/setup --no-system" in stopped.stderr
+
+
+def test_unit_tests_install_nothing_into_the_system(set_up, tools, tmp_path):
+    names = ("bash", "dirname", "cat", "sha256sum", "cut", "flock", "readlink", "env")
+    path = tools(*names, apt_get=f"touch {tmp_path}/called", sudo=f"touch {tmp_path}/called")
+    listed = run("scripts/test", "--unit", "--collect-only", "-q", "tests/unit/test_wire.py", PATH=str(path))
+
+    assert listed.returncode == 0, listed.stdout + listed.stderr
+    assert not (tmp_path / "called").exists()
 
 
 def test_check_tells_every_failure_and_not_only_the_first(tmp_path):

@@ -27,6 +27,12 @@ def test_the_demo_proves_the_kill_and_only_the_kill(shown):
     assert control.split() == ["ok", "control", "exited", "proved"]
 
 
+def test_the_kernels_own_count_is_that_of_the_jobs_cgroup_and_of_nothing_else(shown):
+    counts = [line.split() for line in shown.stdout.splitlines() if " before " in line and " after " in line]
+
+    assert counts == [["kill", "before", "0", "after", "1"], ["control", "before", "0", "after", "0"]]
+
+
 def test_the_demo_fits_eighty_columns(shown):
     # A notice of the command, such as whom the job runs as, is one line however long.
     laid_out = [line for line in shown.stdout.splitlines() if not line.startswith("oomtrace: ")]

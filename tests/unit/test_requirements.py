@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OOMTRACE_REQUIRE turns skipping into failure, and only where it should: tests/conftest.py."""
+"""OOMTRACE_REQUIRE turns skipping into failure, and only where it should; slow is no failure: tests/conftest.py."""
 
 import os
 import shutil
@@ -14,6 +14,20 @@ HERE = "import pytest\ndef test_it():\n    pytest.skip('no root')\n"
 MODULE = "import pytest\npytest.skip('no torch', allow_module_level=True)\n"
 FIXTURE = "import pytest\n@pytest.fixture\ndef f():\n    pytest.skip('no bcc')\ndef test_it(f): pass\n"
 OTHER = "def test_it(does_not_apply):\n    does_not_apply('cgroup v1')\n"
+SLOW = """
+import time
+from hypothesis import given, strategies as st
+
+clock, late = time.perf_counter, []
+def drawn(number):
+    late.append(0.4)  # each value seems to take so long, to draw and to be looked at
+    time.perf_counter = lambda: clock() + sum(late)
+    return number
+
+@given(st.integers(0, 9).map(drawn))
+def test_it(number):
+    drawn(number)
+"""
 EXPECTED = "import pytest\n@pytest.mark.xfail(strict=True)\ndef test_it():\n    assert False\n"
 
 
@@ -67,3 +81,7 @@ def test_an_expected_failure_is_none_of_its_business(outcome):
 
 def test_an_unknown_requirement_is_an_error_and_not_ignored(outcome):
     assert any("knows kernel, torch, vm, not cuda" in line for line in outcome("kernel", HERE, "cuda"))
+
+
+def test_a_machine_that_is_busy_fails_no_property(outcome):
+    assert "1 passed" in outcome("unit", SLOW)[-1]

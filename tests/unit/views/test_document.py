@@ -16,8 +16,8 @@ from tracer.verdict.model import Incident, Mechanism, Report, Verdict
 from tracer.views import document
 
 DATA = pathlib.Path(__file__).parents[2] / "data" / "views"
-slow_to_draw = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+large_to_draw = settings(
+    max_examples=60, suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.data_too_large]
 )
 
 
@@ -32,13 +32,13 @@ def test_each_sample_reads_back_as_the_same_verdict(name):
     assert SAMPLES[name].verdict == msgspec.json.decode(document.render(SAMPLES[name]), type=Verdict)
 
 
-@slow_to_draw
+@large_to_draw
 @given(structs(Report, plain_text))
 def test_any_verdict_reads_back_as_the_same(any_report):
     assert any_report.verdict == msgspec.json.decode(document.render(any_report), type=Verdict)
 
 
-@slow_to_draw
+@large_to_draw
 @given(structs(Report))
 def test_even_hostile_text_gives_readable_json_in_printable_ascii(any_report):
     text = document.render(any_report)

@@ -29,8 +29,8 @@ GOLDEN = [(name, 80, "plain") for name in SAMPLES] + [
     for width, how in ((60, "plain"), (120, "plain"), (40, "plain"), (80, "ascii"), (80, "color"))
 ]
 
-slow_to_draw = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+large_to_draw = settings(
+    max_examples=60, suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.data_too_large]
 )
 
 
@@ -60,7 +60,7 @@ def test_the_environment_changes_nothing(monkeypatch, variables, color):
     assert expected == terminal.render(WORKER_KILLED, color=color)
 
 
-@slow_to_draw
+@large_to_draw
 @given(structs(Report), st.integers(40, 130), st.booleans())
 def test_no_line_of_any_report_is_wider_than_the_page(any_report, width, ascii_only):
     lines = terminal.render(any_report, width=width, ascii_only=ascii_only).splitlines()
@@ -68,7 +68,7 @@ def test_no_line_of_any_report_is_wider_than_the_page(any_report, width, ascii_o
     assert [line for line in lines if cell_len(line) > width] == []
 
 
-@slow_to_draw
+@large_to_draw
 @given(structs(Report), st.integers(40, 130), st.booleans())
 def test_nothing_but_visible_characters_and_line_ends_comes_out(any_report, width, ascii_only):
     output = terminal.render(any_report, width=width, ascii_only=ascii_only)
@@ -78,7 +78,7 @@ def test_nothing_but_visible_characters_and_line_ends_comes_out(any_report, widt
     assert not ascii_only or all("!" <= c <= "~" for c in characters)
 
 
-@slow_to_draw
+@large_to_draw
 @given(structs(Report), st.integers(40, 130))
 def test_colors_are_the_only_escapes_and_change_no_letter(any_report, width):
     colored = terminal.render(any_report, width=width, color=True)
@@ -86,7 +86,7 @@ def test_colors_are_the_only_escapes_and_change_no_letter(any_report, width):
     assert terminal.render(any_report, width=width) == SGR.sub("", colored)
 
 
-@slow_to_draw
+@large_to_draw
 @given(structs(Report), st.integers(40, 130))
 def test_outside_text_never_begins_a_line_of_its_own(any_report, width):
     lines = terminal.render(any_report, width=width).split("\n")
