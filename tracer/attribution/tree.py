@@ -3,6 +3,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import msgspec
 
@@ -121,8 +122,27 @@ class Tree:
 
     def is_ancestor(self, ancestor: ProcessId, identity: ProcessId) -> bool:
         """Whether `ancestor` stands above the process within the tree."""
-        chain = self.chain(identity) or ()
-        return any(member.id == ancestor for member in chain[:-1])
+        above, below = self._spans.get(ancestor), self._spans.get(identity)
+        return above is not None and below is not None and above[0] < below[0] and below[1] <= above[1]
+
+    @cached_property
+    def _spans(self) -> Mapping[ProcessId, tuple[int, int]]:
+        """For each member its place in a walk through the tree, and that of the last one below it."""
+        order = list(self.members)  # parents come before their children, and a subtree stands together
+        last = {identity: place for place, identity in enumerate(order)}
+        first = dict(last)
+        for identity in reversed(order):
+            parent = self.members[identity].parent
+            if parent in last:
+                last[parent] = max(last[parent], last[identity])
+        return {identity: (first[identity], last[identity]) for identity in order}
+
+    @cached_property
+    def _by_tgid(self) -> Mapping[int, list[Member]]:
+        found: dict[int, list[Member]] = {}
+        for member in self.members.values():
+            found.setdefault(member.id.tgid, []).append(member)
+        return found
 
     def alive_at(self, tgid: int, ts_ns: int) -> Member | None:
         """The member with this pid at this moment, if that is certain; for sources that know a pid only."""

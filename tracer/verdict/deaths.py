@@ -7,6 +7,7 @@ import msgspec
 
 from tracer.attribution.tree import Member
 from tracer.events import JobEnded, ProcessExited, ProcessId, SignalSent, process_id
+from tracer.units import NS_PER_S
 from tracer.verdict.kills import DELIVERED, SIGKILL
 from tracer.verdict.story import Story
 
@@ -18,6 +19,8 @@ SIGNAL_NAMES = {
 """x86-64 and arm64 numbers (include/uapi/asm-generic/signal.h)."""
 CRASH_SIGNALS = frozenset({4, 5, 6, 7, 8, 11, 31})
 SIGTERM = 15
+RAISED_AGAIN_NS = 5 * NS_PER_S
+"""So long a handler may take before it sends its process the signal again."""
 
 
 class Death(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,9 +64,6 @@ def signal_name(number: int) -> str:
 
 def find_deaths(story: Story) -> tuple[Death, ...]:
     """The ends of all processes of the job that were seen, in time order. One that vanished is not among them."""
-    signals: dict[ProcessId, list[SignalSent]] = {}
-    for signal in story.of(SignalSent):
-        signals.setdefault(process_id(signal.tgid, signal.start_ns), []).append(signal)
     found = []
     for member in story.tree.processes.values():
         if not (member.id in story.tree.members or member.claimed):
@@ -71,7 +71,7 @@ def find_deaths(story: Story) -> tuple[Death, ...]:
         status = member.exit.status if member.exit else member.ended.status if member.ended else None
         if status is None:
             continue
-        found.append(_death(member, status, signals.get(member.id, ())))
+        found.append(_death(member, status, story.signals.get(member.id, ())))
     return tuple(sorted(found, key=lambda d: (d.at_ns, d.id)))
 
 
@@ -93,8 +93,17 @@ def _death(member: Member, status: int, signals: Sequence[SignalSent]) -> Death:
 
 
 def _fatal(number: int, delivered: Sequence[SignalSent]) -> SignalSent | None:
-    """SIGKILL cannot be handled: the first one is it. Others may have been handled before: the last one is it."""
+    """The signal that ended it. SIGKILL cannot be handled: the first one is it. Others may have been: the last one.
+
+    A handler that tidies up and then sends itself the same signal passes on what it got: that one is told.
+    """
     same = [s for s in delivered if number and s.signal == number]
-    if not same:
-        return None
-    return same[0] if number == SIGKILL else same[-1]
+    if not same or number == SIGKILL:
+        return same[0] if same else None
+    last = same[-1]
+    got = [s for s in same[:-1] if not _to_itself(s) and last.ts_ns - s.ts_ns <= RAISED_AGAIN_NS]
+    return got[-1] if got and _to_itself(last) else last
+
+
+def _to_itself(signal: SignalSent) -> bool:
+    return process_id(signal.sender_tgid, signal.sender_start_ns) == process_id(signal.tgid, signal.start_ns)

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import msgspec
 
 from tracer.attribution.tree import Member
-from tracer.events import ProcessId, ProcessSample
-from tracer.units import MIB, NS_PER_S, format_bytes, format_duration
+from tracer.events import CgroupSample, ProcessId, ProcessSample
+from tracer.units import MIB, NS_PER_MS, NS_PER_S, format_bytes, format_duration
 from tracer.verdict.kills import Kill
 from tracer.verdict.model import Culprit, Series
 from tracer.verdict.people import describe
@@ -21,6 +21,10 @@ WINDOW_NS = 300 * NS_PER_S
 MIN_GROWTH_BYTES = 8 * MIB
 CULPRIT_SHARE = 0.6
 """Of all growth in the window. Chosen for "no doubt", not fitted: below it nobody is named."""
+ALIKE_FACTOR = 2
+"""Processes of one role grew alike where the most grown did no more than this times what the least grown did."""
+AFTER_NS = 250 * NS_PER_MS
+"""The samples that a mark sets off come so late; whoever lives on has not grown much more in that time."""
 SERIES_POINTS = 24
 
 
@@ -69,10 +73,27 @@ def growths(story: Story, until_ns: int, kills: Sequence[Kill] = ()) -> tuple[Gr
     return tuple(sorted((g for g in found if g is not None), key=lambda g: (-g.grown_bytes, g.id)))
 
 
-def culprit(story: Story, found: Sequence[Growth]) -> Culprit | None:
-    """The one process whose growth outweighs that of all others; `None` where none does."""
+def shmem_growth(story: Story, cgroup_id: int | None, until_ns: int) -> int:
+    """By how much shared memory and tmpfs of a cgroup grew in the window: much of it may be in no process's RSS."""
+    from_ns = max(until_ns - WINDOW_NS, story.job.ts_ns if story.job else 0)
+    values = [
+        s.shmem_bytes
+        for s in story.by(CgroupSample, lambda s: s.cgroup_id, "id").get(cgroup_id, ())
+        if s.shmem_bytes is not None and from_ns <= s.ts_ns <= until_ns + AFTER_NS
+    ]
+    return max(values) - values[0] if values else 0
+
+
+def culprit(story: Story, found: Sequence[Growth], shared_bytes: int = 0) -> Culprit | None:
+    """The one process whose growth outweighs that of all others; `None` where none does.
+
+    Args:
+        shared_bytes: what grew in the cgroup as shared memory, whoever wrote it.
+    """
     growing = [g for g in found if g.grown_bytes > 0]
     total = sum(g.grown_bytes for g in growing)
+    if growing and growing[0].grown_bytes < CULPRIT_SHARE * (growing[0].grown_bytes + shared_bytes):
+        return None
     if not growing or growing[0].grown_bytes < max(MIN_GROWTH_BYTES, CULPRIT_SHARE * total):
         return None
     top = growing[0]
@@ -81,7 +102,31 @@ def culprit(story: Story, found: Sequence[Growth]) -> Culprit | None:
     why = f"{format_bytes(top.grown_bytes)} more in {span}"
     if len(found) > 1:
         why += f"; the other {len(found) - 1} processes of the job together {format_bytes(others)}"
-    return Culprit(pid=top.id.tgid, why=why, who=describe(story, top.id))
+    start_ns = story.tree.processes[top.id].start_ns
+    return Culprit(pid=top.id.tgid, start_ns=start_ns, why=why, who=describe(story, top.id))
+
+
+def together(story: Story, found: Sequence[Growth], shared_bytes: int = 0) -> str | None:
+    """What grew where no single process stands out: shared memory, or the processes of one role alike."""
+    total = sum(g.grown_bytes for g in found if g.grown_bytes > 0)
+    if shared_bytes >= max(MIN_GROWTH_BYTES, CULPRIT_SHARE * (total + shared_bytes)):
+        return f"shared memory and tmpfs of the cgroup: {format_bytes(shared_bytes)} more; who wrote it was not seen"
+    for name, plural in (("dataloader_worker", "DataLoader workers"), ("rank", "ranks")):
+        group = role_group(story, found, name)
+        grown = [g.grown_bytes for g in group]
+        if len(group) > 1 and sum(grown) >= max(MIN_GROWTH_BYTES, CULPRIT_SHARE * total):
+            low, high = format_bytes(min(grown)), format_bytes(max(grown))
+            each = low if low == high else f"{low} to {high}"
+            return f"{len(group)} {plural} alike, {each} more each; none stands out"
+    return None
+
+
+def role_group(story: Story, found: Sequence[Growth], name: str) -> tuple[Growth, ...]:
+    """The processes of one role that grew, if they did so alike; else nothing."""
+    group = [g for g in found if (role := story.roles.get(g.id)) is not None and role.name == name]
+    growing = [g for g in group if g.grown_bytes >= MIN_GROWTH_BYTES]
+    same = bool(growing) and growing[0].grown_bytes <= ALIKE_FACTOR * growing[-1].grown_bytes
+    return tuple(growing) if same else ()
 
 
 def resample(points: Sequence[tuple[int, int]], first_ns: int, last_ns: int, count: int = SERIES_POINTS) -> Series:
@@ -110,6 +155,9 @@ def _growth(member: Member, from_ns: int, until_ns: int, kill: Kill | None) -> G
         value = unreclaimable_bytes(sample)
         if value is not None and born_ns <= sample.ts_ns <= until_ns:
             points.append((sample.ts_ns, value))
+        elif value is not None and kill is None and until_ns < sample.ts_ns <= until_ns + AFTER_NS:
+            points.append((until_ns, value))
+            break
     if kill is not None and kill.mark is not None and kill.at_ns <= until_ns:
         mark = kill.mark
         points.append((kill.at_ns, mark.anon_rss_bytes + mark.shmem_rss_bytes + mark.swap_bytes))

@@ -23,6 +23,7 @@ class Case:
         self.story = story
         self.kills: Kills = find_kills(story)
         self.deaths: tuple[Death, ...] = find_deaths(story)
+        self._dying = {mark.id for mark in self.kills.dying}
         self._by_id = {death.id: death for death in self.deaths}
 
     def death(self, identity: ProcessId) -> Death | None:
@@ -36,7 +37,7 @@ class Case:
 
     def was_dying(self, identity: ProcessId) -> bool:
         """Whether the OOM killer marked it when it was dying already."""
-        return any(mark.id == identity for mark in self.kills.dying)
+        return identity in self._dying
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

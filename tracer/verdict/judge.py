@@ -5,18 +5,17 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from tracer.events import AnyEvent, ProcessId, process_id
+from tracer.events import AnyEvent, ProcessId
 from tracer.units import NS_PER_S, format_duration
 from tracer.verdict import people
 from tracer.verdict.deaths import Death
+from tracer.verdict.first import first_failure
 from tracer.verdict.incident import TRAINING_ROLES, Case, Finding
 from tracer.verdict.model import Collateral, Job, Report, Verdict
 from tracer.verdict.rules import exited, host_oom, signals
 from tracer.verdict.story import Story
 from tracer.verdict.timeline import build
 
-SOON_NS = 60 * NS_PER_S
-"""A job that fails of a helper's death does so within this; later ones are told, and are not its cause."""
 TEARDOWN_NS = 5 * NS_PER_S
 """A kernel SIGKILL this soon after its ancestor was killed is the teardown that follows."""
 MAX_COLLATERAL = 200
@@ -32,7 +31,7 @@ def judge(events: Iterable[AnyEvent], *, recording: str | None = None) -> Report
     case = Case(Story(events))
     end = exited.find(case)
     findings = sorted([*host_oom.find(case), *signals.find(case)], key=lambda f: (f.at_ns, f.ids))
-    primary = _primary(case, findings, end)
+    primary = first_failure(case, findings, end)
     collateral, downed = _collateral(case, primary)
     # What went down because of the primary incident is told there, not as an incident of its own.
     others = [
@@ -53,39 +52,6 @@ def judge(events: Iterable[AnyEvent], *, recording: str | None = None) -> Report
     return Report(verdict=verdict, timeline=build(case, told, downed), recording=recording)
 
 
-def _primary(case: Case, findings: Sequence[Finding], end: Finding) -> Finding:
-    """What started the failure: the earliest that matters, never mere tidying up within the job."""
-    ooms = [f for f in findings if f.kind == "oom"]
-    deaths = [f for f in findings if f.kind == "death"]
-    failed = case.root_death is None or case.root_death.failed
-    if not failed:
-        # The job came through: a kill of one of its processes is still what is asked about.
-        return ooms[0] if ooms else end
-    for weighty in ([f for f in (*ooms, *deaths) if _matters(case, f)], ooms):
-        if weighty:
-            return min(weighty, key=lambda f: (f.at_ns, f.ids))
-    if case.root_death is None:
-        return min(deaths, key=lambda f: (f.at_ns, f.ids), default=end)
-    own = next((f for f in findings if f.kind == "inside" and f.ids[0] == case.root_death.id), None)
-    return own or end
-
-
-def _matters(case: Case, finding: Finding) -> bool:
-    """Whether the job can have failed of this: its root's end, or that of a process with a part in the training.
-
-    A helper's OOM kill counts if the job failed soon after, and a death that the root's own status repeats.
-    """
-    identity, root = finding.ids[0], case.story.tree.root
-    role = case.story.roles.get(identity)
-    if identity == root or (role is not None and role.name in TRAINING_ROLES):
-        return True
-    end, death = case.root_death, case.death(identity)
-    if finding.kind == "oom" and (end is None or end.at_ns - finding.at_ns <= SOON_NS):
-        return True
-    # A shell whose last command was killed exits with 128 + the signal.
-    return end is not None and death is not None and not end.signal and end.code == 128 + death.signal
-
-
 def _collateral(case: Case, primary: Finding) -> tuple[list[Collateral], set[ProcessId]]:
     """Processes that went down after the primary incident and because of it, in time order."""
     if primary.kind == "end":
@@ -100,9 +66,9 @@ def _collateral(case: Case, primary: Finding) -> tuple[list[Collateral], set[Pro
             downed.add(death.id)
             if len(told) < MAX_COLLATERAL:
                 after = format_duration(death.at_ns - primary.at_ns)
-                told.append(
-                    Collateral(pid=death.id.tgid, how=f"{people.short(case.story, death.id)}: {how}, {after} later")
-                )
+                text = f"{people.short(case.story, death.id)}: {how}, {after} later"
+                start_ns = case.story.tree.processes[death.id].start_ns
+                told.append(Collateral(pid=death.id.tgid, start_ns=start_ns, how=text))
     return told, downed
 
 
@@ -110,8 +76,10 @@ def _how_downed(case: Case, primary: Finding, death: Death) -> str | None:
     story, victim = case.story, primary.ids[0]
     if death.by is not None and death.signal:
         sent_by = people.sender(story, death.by)
+        if sent_by is None:
+            return None
         if sent_by.kind in {"launcher", "job"}:
-            return f"{death.status} from {people.short(story, _sender_id(death))}"
+            return f"{death.status} from {people.short(story, people.sender_id(death.by))}"
         if sent_by.kind == "kernel" and death.signal == 9:
             soon = death.at_ns - primary.at_ns <= TEARDOWN_NS
             below = any(story.tree.is_ancestor(identity, death.id) for identity in primary.ids)
@@ -126,11 +94,6 @@ def _how_downed(case: Case, primary: Finding, death: Death) -> str | None:
     if not related or not (death.failed or story.tree.is_ancestor(victim, death.id)):
         return None
     return death.status
-
-
-def _sender_id(death: Death) -> ProcessId:
-    assert death.by is not None
-    return process_id(death.by.sender_tgid, death.by.sender_start_ns)
 
 
 def _role_name(case: Case, identity: ProcessId) -> str | None:

@@ -11,7 +11,7 @@ A mark is not a kill. `mark_oom_victim()` has three callers (mm/oom_kill.c, 4.18
 Processes that share the victim's memory map get the same SIGKILL and no mark.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -91,10 +91,11 @@ class Kills(msgspec.Struct, frozen=True, kw_only=True):
 
     kills: tuple[Kill, ...]
     dying: tuple[DyingMark, ...]
+    by_id: Mapping[ProcessId, Kill]
 
     def of(self, identity: ProcessId) -> Kill | None:
         """The kill of this process, if any."""
-        return next((k for k in self.kills if k.id == identity), None)
+        return self.by_id.get(identity)
 
 
 def find_kills(story: Story) -> Kills:
@@ -110,16 +111,22 @@ def find_kills(story: Story) -> Kills:
             kills[identity] = found
         else:
             dying.append(found)
+    marked = {mark.id for mark in dying}
+    by_trigger: dict[int, list[Kill]] = {}
+    for kill in kills.values():
+        if kill.mark is not None:
+            by_trigger.setdefault(kill.mark.trigger_tid, []).append(kill)
     for signal in story.of(SignalSent):
-        if _is_kernel_sigkill(signal) and process_id(signal.tgid, signal.start_ns) not in kills:
-            unmarked = _from_signal(story, signal, tuple(kills.values()), dying)
+        identity = process_id(signal.tgid, signal.start_ns)
+        if _is_kernel_sigkill(signal) and identity not in kills and identity not in marked:
+            unmarked = _from_signal(story, signal, by_trigger.get(signal.sender_tid, ()))
             if unmarked is not None:
                 kills[unmarked.id] = unmarked
-    if not story.watched("mark_victim", "signal_generate"):
+    if not story.pids_differ and not story.watched("mark_victim", "signal_generate"):
         for kill in _from_log(story, kills):
             kills[kill.id] = kill
     ordered = sorted(kills.values(), key=lambda k: (k.at_ns, k.id))
-    return Kills(kills=tuple(ordered), dying=tuple(d for d in dying if d.id not in kills))
+    return Kills(kills=tuple(ordered), dying=tuple(d for d in dying if d.id not in kills), by_id=kills)
 
 
 def is_kernel_kill_signal(signal: SignalSent) -> bool:
@@ -183,9 +190,8 @@ def _bracket(story: Story, identity: ProcessId, mark: OomMark) -> SignalSent | N
     """The kernel's own SIGKILL to the marked process from the very context of the mark, the newest before it."""
     found = [
         s
-        for s in story.of(SignalSent)
+        for s in story.signals.get(identity, ())
         if _is_kernel_sigkill(s)
-        and process_id(s.tgid, s.start_ns) == identity
         and s.sender_tid == mark.trigger_tid
         and s.cpu == mark.cpu
         and 0 <= mark.ts_ns - s.ts_ns <= BRACKET_NS
@@ -193,10 +199,10 @@ def _bracket(story: Story, identity: ProcessId, mark: OomMark) -> SignalSent | N
     return found[-1] if found else None
 
 
-def _from_signal(story: Story, signal: SignalSent, kills: Sequence[Kill], dying: Sequence[DyingMark]) -> Kill | None:
+def _from_signal(story: Story, signal: SignalSent, kills: Sequence[Kill]) -> Kill | None:
     """A kernel SIGKILL without a mark of its own: a sharer of a victim's memory map, or the mark was not recorded."""
     identity = process_id(signal.tgid, signal.start_ns)
-    if signal.result != DELIVERED or any(d.id == identity for d in dying):
+    if signal.result != DELIVERED:
         return None
     victim = next((k for k in kills if _same_oom(story, k, signal)), None)
     if victim is not None:
@@ -253,7 +259,8 @@ def _from_log(story: Story, known: dict[ProcessId, Kill]) -> Iterable[Kill]:
 
 
 def _frames(story: Story, mark: OomMark) -> tuple[str, ...] | None:
-    stack = next((s for s in story.of(KernelStack) if s.mark_ts_ns == mark.ts_ns and s.tgid == mark.tgid), None)
+    stacks = story.by(KernelStack, lambda s: (s.mark_ts_ns, s.tgid), "mark").get((mark.ts_ns, mark.tgid), ())
+    stack = next(iter(stacks), None)
     names = functions(stack.frames) if stack is not None else ()
     # Frames without names prove nothing, neither presence nor absence.
     return (
@@ -262,36 +269,35 @@ def _frames(story: Story, mark: OomMark) -> tuple[str, ...] | None:
 
 
 def _levels(story: Story, mark: OomMark) -> tuple[OomLevel, ...]:
-    found = {
-        level.depth: level
-        for level in story.of(OomLevel)
-        if level.ts_ns == mark.ts_ns and level.cpu == mark.cpu and level.mark_tgid == mark.tgid
-    }
+    of_mark = (mark.ts_ns, mark.cpu, mark.tgid)
+    levels = story.by(OomLevel, lambda v: (v.ts_ns, v.cpu, v.mark_tgid), "mark").get(of_mark, ())
+    found = {level.depth: level for level in levels}
     return tuple(found[depth] for depth in sorted(found))
 
 
 def _decision(story: Story, mark: OomMark) -> OomDecision | None:
     found = [
         d
-        for d in story.of(OomDecision)
-        if d.trigger_tid == mark.trigger_tid and 0 <= mark.ts_ns - d.ts_ns <= BRACKET_NS
+        for d in story.by(OomDecision, lambda d: d.trigger_tid, "trigger").get(mark.trigger_tid, ())
+        if 0 <= mark.ts_ns - d.ts_ns <= BRACKET_NS
     ]
     return found[-1] if found else None
 
 
 def _logged_kill(story: Story, mark: OomMark) -> LoggedKill | None:
+    by_pid = story.by(LoggedKill, lambda r: r.pid, "pid")
     near = [
         r
-        for r in story.of(LoggedKill)
-        if r.trusted and r.pid in {mark.tgid, mark.tid} and abs(r.ts_ns - mark.ts_ns) <= LOG_WINDOW_NS
+        for pid in {mark.tgid, mark.tid}
+        for r in by_pid.get(pid, ())
+        if r.trusted and abs(r.ts_ns - mark.ts_ns) <= LOG_WINDOW_NS
     ]
     return min(near, key=lambda r: abs(r.ts_ns - mark.ts_ns), default=None)
 
 
 def _logged_decision(story: Story, tgid: int, ts_ns: int) -> LoggedDecision | None:
-    near = [
-        r for r in story.of(LoggedDecision) if r.trusted and r.tgid == tgid and abs(r.ts_ns - ts_ns) <= LOG_WINDOW_NS
-    ]
+    of_process = story.by(LoggedDecision, lambda r: r.tgid, "tgid").get(tgid, ())
+    near = [r for r in of_process if r.trusted and abs(r.ts_ns - ts_ns) <= LOG_WINDOW_NS]
     return min(near, key=lambda r: abs(r.ts_ns - ts_ns), default=None)
 
 

@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Link 2: what ran out. Whose limit it was, from the kernel's own counters at the mark, and how sure that is.
-
-A page counter may stand up to a charge batch (MEMCG_CHARGE_BATCH, 64 pages) below its maximum when the
-charge fails, so "at its limit" is a window. The count of OOM events local to a cgroup rises at the owner
-of the limit before the mark (mem_cgroup_oom(), mm/memcontrol.c), which tells nested limits apart.
-"""
+"""Link 2: what ran out: the machine, a cpuset, a memory policy or a cgroup's limit, with the figures at the mark."""
 
 from collections.abc import Sequence
 
@@ -14,14 +9,12 @@ from tracer.events import CgroupSample, OomLevel, PressureSample
 from tracer.units import NS_PER_S, format_bytes, format_limit, has_limit
 from tracer.verdict.kills import Kill
 from tracer.verdict.model import Cause, Level, Limit, Status
+from tracer.verdict.owner import find_owner, memsw
 from tracer.verdict.story import Story
 
-CHARGE_BATCH_PAGES = 64
 PRESSURE_NEAR_NS = 3 * NS_PER_S
 SYSRQ_ORDER = -1
 
-DISAGREE = "what was seen of them disagrees"
-NAMED_IN_LOG = "named in the kernel's log"
 CONSTRAINT_NAMES = {0: "CONSTRAINT_NONE", 1: "CONSTRAINT_CPUSET", 2: "CONSTRAINT_MEMORY_POLICY", 3: "CONSTRAINT_MEMCG"}
 CAUSES: dict[str | None, Cause] = {
     "CONSTRAINT_NONE": "host_oom_global",
@@ -75,109 +68,32 @@ def _constraint(kill: Kill) -> str | None:
 
 
 def _memcg(story: Story, kill: Kill, chain: tuple[Level, ...]) -> Shortage:
-    owners, how, caveats = _owners(story, kill, chain)
-    chain = tuple(msgspec.structs.replace(level, owner=level.cgroup in owners) for level in chain)
-    owner = next((level for level in chain if level.owner), None)
+    owner = find_owner(story, kill, [level.cgroup for level in chain])
+    chain = tuple(msgspec.structs.replace(level, owner=level.cgroup in owner.cgroups) for level in chain)
+    levels = [level for level in chain if level.owner]
+    lowest = levels[0] if len(levels) == 1 or (levels and owner.sure) else None
     limit = Limit(
         constraint="CONSTRAINT_MEMCG",
-        cgroup=owner.cgroup if owner else (owners[0] if owners else None),
-        cgroups=tuple(owners),
-        usage_bytes=owner.usage_bytes if owner else None,
-        limit_bytes=owner.limit_bytes if owner else None,
+        cgroup=owner.cgroups[0] if owner.cgroups else None,
+        cgroups=owner.cgroups,
+        usage_bytes=lowest.usage_bytes if lowest else None,
+        limit_bytes=lowest.limit_bytes if lowest else None,
         chain=chain,
     )
-    evidence = tuple(level.seq for level in kill.levels)
-    evidence += (kill.logged_decision.seq,) if kill.logged_decision is not None else ()
-    if not owners:
-        statement = "a cgroup limit was hit; which one could not be seen"
-        return Shortage(
-            cause="host_oom_cgroup",
-            status="not_observed",
-            statement=statement,
-            limit=limit,
-            evidence=evidence,
-            caveats=caveats,
-        )
-    names = " or ".join(owners)
-    used = f"{_usage(owner)}; " if owner is not None else ""
-    if owner is None and kill.logged_usage is not None:
+    used = f"{_usage(lowest)}; " if lowest is not None else ""
+    if not kill.levels and kill.logged_usage is not None:
         usage_bytes, limit_bytes = kill.logged_usage.usage_bytes, kill.logged_usage.limit_bytes
         limit = msgspec.structs.replace(limit, usage_bytes=usage_bytes, limit_bytes=limit_bytes)
         used = f"{format_bytes(usage_bytes)} of {format_limit(limit_bytes)}; "
+    names = " or ".join(owner.cgroups)
+    statement = f"limit of {names}: {used}{owner.how}{_others(chain)}"
     return Shortage(
         cause="host_oom_cgroup",
-        status="present" if owner is not None and how != DISAGREE else "not_observed",
-        statement=f"limit of {names}: {used}{how}{_others(chain)}",
+        status="present" if owner.sure else "not_observed",
+        statement=statement if owner.cgroups else "a cgroup limit was hit; which one could not be seen",
         limit=limit,
-        evidence=evidence,
-        caveats=caveats,
-    )
-
-
-def _owners(story: Story, kill: Kill, chain: Sequence[Level]) -> tuple[tuple[str, ...], str, tuple[str, ...]]:
-    """Candidates for the owner of the limit, lowest first; how they are known; what disagrees."""
-    by_id = {level.cgroup_id: shown.cgroup for level, shown in zip(kill.levels, chain, strict=True)}
-    if kill.decision is not None and kill.decision.memcg_id in by_id:
-        return (by_id[kill.decision.memcg_id],), "named by the OOM killer itself", ()
-    risen = [by_id[level.cgroup_id] for level in kill.levels if _oom_rise(story, kill, level)]
-    near = [by_id[level.cgroup_id] for level in kill.levels if _at_limit(story, level) and level.events_local_oom != 0]
-    logged = kill.logged_decision.oom_memcg if kill.logged_decision is not None else None
-    both = [cgroup for cgroup in risen if cgroup in near]
-    counted, how = (
-        (both, "its own OOM count rose")
-        if both
-        else (risen, "its own OOM count rose")
-        if not near
-        else (near, "the only level at its limit")
-    )
-    if risen and not both and near:
-        caveat = f"OOM counts rose in {' and '.join(risen)}, while {' and '.join(near)} stood at its limit."
-        return (*risen, *near), DISAGREE, (caveat,)
-    if logged is not None and by_id and logged not in by_id.values():
-        return (*counted, logged), DISAGREE, (f"The kernel's log names {logged}, which is not above the victim.",)
-    if logged is not None and counted and logged not in counted:
-        caveat = f"The kernel's log names {logged} as the owner of the limit, the counters {' and '.join(counted)}."
-        return (*counted, logged), DISAGREE, (caveat,)
-    if logged is not None:
-        return (logged,), f"{how}, and the kernel's log names it" if counted == [logged] else NAMED_IN_LOG, ()
-    return tuple(counted), how if len(counted) == 1 else "these cannot be told apart", ()
-
-
-def _oom_rise(story: Story, kill: Kill, level: OomLevel) -> bool:
-    """Whether this cgroup's own count of OOM events is known to have risen since it was last seen."""
-    if level.events_local_oom is None:
-        return False
-    before: int | None = None
-    if story.job is not None and story.job.own_cgroup and story.job.cgroup_id == level.cgroup_id:
-        before = 0
-    for sample in story.of(CgroupSample):
-        if sample.cgroup_id == level.cgroup_id and sample.oom_local is not None and sample.ts_ns < kill.at_ns:
-            before = sample.oom_local
-    for earlier in story.of(OomLevel):
-        if (
-            earlier.cgroup_id == level.cgroup_id
-            and earlier.ts_ns < level.ts_ns
-            and earlier.events_local_oom is not None
-        ):
-            before = max(before or 0, earlier.events_local_oom)
-    return before is not None and level.events_local_oom > before
-
-
-def _at_limit(story: Story, level: OomLevel) -> bool:
-    page_bytes = story.header.page_bytes if story.header else 4096
-    batch_bytes = CHARGE_BATCH_PAGES * page_bytes
-    if has_limit(level.limit_bytes) and level.limit_bytes - level.usage_bytes < batch_bytes:
-        return True
-    # A full v2 swap limit alone fails no charge; v1's limit on memory and swap together does.
-    usage, limit = _memsw(story, level)
-    return usage is not None and limit is not None and limit - usage < batch_bytes
-
-
-def _memsw(story: Story, level: OomLevel) -> tuple[int | None, int | None]:
-    """Usage and limit of memory and swap together: cgroup v1, and only where there is such a limit."""
-    v1 = story.header is not None and story.header.cgroup_version == 1
-    return (
-        (level.swap_usage_bytes, level.swap_limit_bytes) if v1 and has_limit(level.swap_limit_bytes) else (None, None)
+        evidence=tuple(e.seq for e in (*kill.levels, kill.logged_decision) if e is not None),
+        caveats=owner.caveats,
     )
 
 
@@ -196,7 +112,7 @@ def _chain(story: Story, kill: Kill) -> tuple[Level, ...]:
 def _level(story: Story, kill: Kill, index: int) -> Level:
     level = kill.levels[index]
     swap_usage_bytes, swap_limit_bytes = _swap(story, level)
-    memsw_usage_bytes, memsw_limit_bytes = _memsw(story, level)
+    memsw_usage_bytes, memsw_limit_bytes = memsw(story, level)
     return Level(
         cgroup=_path(story, kill.levels, index),
         usage_bytes=level.usage_bytes,

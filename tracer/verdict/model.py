@@ -116,6 +116,7 @@ class Culprit(Struct, frozen=True, kw_only=True):
     why: str
     who: str | None = None
     """`DataLoader worker 2 of rank 0 (pid 41233)`."""
+    start_ns: int | None = None
 
 
 class Link(Struct, frozen=True, kw_only=True):
@@ -151,6 +152,7 @@ class Collateral(Struct, frozen=True, kw_only=True):
 
     pid: int
     how: str
+    start_ns: int | None = None
 
 
 class Incident(Struct, frozen=True, kw_only=True):
@@ -168,6 +170,8 @@ class Incident(Struct, frozen=True, kw_only=True):
     victims: tuple[Process, ...] = ()
     trigger: Process | None = None
     culprit: Culprit | None = None
+    growth: str | None = None
+    """Who grew, where no single process stands out."""
     limit: Limit | None = None
     sender: Sender | None = None
     signal: int | None = None

@@ -2,13 +2,18 @@
 """Processes in words and in the document: names, chains, memory at death, who sent a signal."""
 
 from tracer.attribution import roles
-from tracer.events import OomMark, ProcessId, SignalInfo, SignalSent, process_id
-from tracer.verdict.kills import Kill
+from tracer.attribution.tree import Member
+from tracer.events import OomMark, ProcessId, ProcessSample, SignalInfo, SignalSent, process_id
+from tracer.units import NS_PER_S
+from tracer.verdict.kills import KERNEL_INFO, Kill
 from tracer.verdict.model import Process, Sender, SenderKind
 from tracer.verdict.story import Story
 
 SENT_BY_CURRENT = frozenset({0, -1, -6})
 """SI_USER, SI_QUEUE, SI_TKILL (include/uapi/asm-generic/siginfo.h)."""
+FAULT_SIGNALS = frozenset({4, 5, 6, 7, 8, 11, 31})
+"""Raised by the kernel with a positive code for what a process did."""
+PF_EXITING = 0x0000_0004
 PF_KTHREAD = 0x0020_0000
 """include/linux/sched.h; stable since 2.6.27."""
 
@@ -27,10 +32,12 @@ def subject(story: Story, identity: ProcessId) -> str:
 
 
 def short(story: Story, identity: ProcessId) -> str:
-    """`worker 2`: for a column; a process without a training role with its pid."""
+    """`worker 2`, `r1 worker 2` where there are several ranks; a process without a training role with its pid."""
     member = story.tree.processes.get(identity)
     role = story.roles.get(identity)
     name = roles.short(role, member.comm if member else None)
+    if role is not None and role.name == "dataloader_worker" and role.rank is not None and story.ranks > 1:
+        name = f"r{role.rank} {name}"
     return (
         name
         if role is not None and role.name in {"launcher", "rank", "dataloader_worker"}
@@ -85,13 +92,22 @@ def names_its_sender(signal: SignalSent) -> bool:
     A timer's or a message queue's signal (SI_TIMER -2, ...) runs in whatever context its moment finds, and
     sigqueue lets a process claim any negative code: then the sender is unknown.
     """
-    return signal.info == SignalInfo.NOINFO or (signal.info == SignalInfo.POINTER and signal.code in SENT_BY_CURRENT)
+    if signal.info == SignalInfo.NOINFO:
+        return not is_parents_death(signal)
+    return signal.info == SignalInfo.POINTER and signal.code in SENT_BY_CURRENT
 
 
-def sender(story: Story, signal: SignalSent) -> Sender:
-    """Who sent a signal, as far as the kernel knows; without a pid where that is the kernel, or unknown."""
-    if signal.sender_flags & PF_KTHREAD or not names_its_sender(signal):
+def sender(story: Story, signal: SignalSent) -> Sender | None:
+    """Who sent a signal; `None` where that cannot be known. A fault is raised by the kernel.
+
+    A signal that oomtrace passed on comes from whoever sent it there, where that was seen.
+    """
+    signal = passed_on(story, signal) or signal
+    fault = signal.code > 0 and signal.signal in FAULT_SIGNALS
+    if signal.info in KERNEL_INFO or signal.sender_flags & PF_KTHREAD or fault or is_parents_death(signal):
         return Sender(pid=None, comm=None, kind="kernel")
+    if not names_its_sender(signal):
+        return None
     return Sender(
         pid=signal.sender_tgid,
         comm=signal.sender_comm,
@@ -101,33 +117,64 @@ def sender(story: Story, signal: SignalSent) -> Sender:
     )
 
 
+def is_parents_death(signal: SignalSent) -> bool:
+    """Whether it was to come when the parent ended (PR_SET_PDEATHSIG): the kernel sends it as the parent dies."""
+    return signal.info == SignalInfo.NOINFO and bool(signal.sender_flags & PF_EXITING)
+
+
+def passed_on(story: Story, signal: SignalSent) -> SignalSent | None:
+    """What oomtrace had got just before it sent this; `None`: it is not from oomtrace, or that was not seen."""
+    if not _from_tracer(story, signal):
+        return None
+    got = [
+        s
+        for s in story.of(SignalSent)
+        if s.tgid == signal.sender_tgid and s.signal == signal.signal and 0 <= signal.ts_ns - s.ts_ns <= NS_PER_S
+    ]
+    return got[-1] if got else None
+
+
+def _from_tracer(story: Story, signal: SignalSent) -> bool:
+    return story.header is not None and names_its_sender(signal) and signal.sender_tgid == story.header.pid
+
+
+def sender_id(signal: SignalSent) -> ProcessId:
+    """The process in whose context the signal was sent."""
+    return process_id(signal.sender_tgid, signal.sender_start_ns)
+
+
 def sender_name(story: Story, signal: SignalSent) -> str:
-    """For a headline: `itself`, `the kernel`, `'systemd-oomd' (pid 812)`."""
+    """For a headline: `itself`, `the kernel`, `'systemd-oomd' (pid 812)`, `an unknown sender`."""
     who = sender(story, signal)
+    if who is None:
+        return "an unknown sender"
     if who.kind == "kernel":
         return "the kernel"
     if who.kind == "self":
         return "itself"
-    if story.header is not None and who.pid == story.header.pid:
+    if _from_tracer(story, signal) and passed_on(story, signal) is None:
         return "oomtrace, which passed it on"
-    if who.kind in {"launcher", "job"}:
-        return describe(story, process_id(signal.sender_tgid, signal.sender_start_ns))
+    role = story.roles.get(sender_id(signal))
+    if who.kind in {"launcher", "job"} and role is not None:
+        # By the name that it had when it sent: it may have begun another program since.
+        return f"{roles.describe(role, signal.sender_comm)} (pid {who.pid})"
     return f"{who.comm!r} (pid {who.pid})"
 
 
 def sender_text(story: Story, signal: SignalSent) -> str:
     """In full: `rank 0 (pid 41210), of the same job`, `'scancel' (pid 812, uid 0, started by 'bash'), from outside`."""
     who = sender(story, signal)
-    if who.kind in {"launcher", "job"}:
+    if who is not None and who.kind in {"launcher", "job"}:
         return f"{sender_name(story, signal)}, of the same job"
-    if who.kind != "outside" or (story.header is not None and who.pid == story.header.pid):
+    if who is None or who.kind != "outside" or (_from_tracer(story, signal) and passed_on(story, signal) is None):
         return sender_name(story, signal)
     by = f", started by {who.parent_comm!r}" if who.parent_comm else ""
-    return f"{who.comm!r} (pid {who.pid}, uid {who.uid}{by}), from outside the job"
+    via = " through oomtrace" if _from_tracer(story, signal) else ""
+    return f"{who.comm!r} (pid {who.pid}, uid {who.uid}{by}), from outside the job{via}"
 
 
 def _sender_kind(story: Story, signal: SignalSent) -> SenderKind:
-    source = process_id(signal.sender_tgid, signal.sender_start_ns)
+    source = sender_id(signal)
     target = process_id(signal.tgid, signal.start_ns)
     if source == target:
         return "self"
@@ -149,6 +196,13 @@ def _ns_pids(story: Story, identity: ProcessId, mark: OomMark | None) -> tuple[i
     return (identity.tgid,) if inner[1] == 0 else (identity.tgid, inner[0])
 
 
+def _last_sample(member: Member) -> ProcessSample | None:
+    """Of the program that it was in the end: what was sampled before an exec was another one's memory."""
+    begun_ns = member.execs[-1].ts_ns if member.execs else 0
+    last = member.samples[-1] if member.samples else None
+    return last if last is not None and last.ts_ns >= begun_ns else None
+
+
 def _cgroup(story: Story, identity: ProcessId, kill: Kill | None) -> str | None:
     if kill is not None and kill.levels and kill.levels[-1].name == "":
         return "/" + "/".join(level.name for level in reversed(kill.levels[:-1]))
@@ -164,7 +218,6 @@ def _memory(story: Story, identity: ProcessId, kill: Kill | None) -> dict[str, i
         values = (at.anon_rss_bytes, at.file_rss_bytes, at.shmem_rss_bytes, at.swap_bytes)
     elif kill is not None and kill.logged is not None:
         values = (kill.logged.anon_rss_bytes, kill.logged.file_rss_bytes, kill.logged.shmem_rss_bytes, None)
-    elif member is not None and member.samples:
-        last = member.samples[-1]
+    elif member is not None and (last := _last_sample(member)) is not None:
         values = (last.rss_anon_bytes, last.rss_file_bytes, last.rss_shmem_bytes, last.swap_bytes)
     return dict(zip(("rss_anon_bytes", "rss_file_bytes", "rss_shmem_bytes", "swap_bytes"), values, strict=True))

@@ -2,7 +2,7 @@
 """The facts of one recording, gathered once: order, tree, roles, clocks, what watched and was lost. No conclusions."""
 
 import bisect
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TypeVar, cast
 
@@ -16,13 +16,12 @@ from tracer.events import (
     Event,
     Header,
     HookStatus,
-    JobEnded,
     JobStarted,
     LogEvent,
     Losses,
     Note,
-    OomMark,
     ProcessId,
+    SignalSent,
     process_id,
 )
 from tracer.units import NS_PER_S, format_utc
@@ -50,6 +49,21 @@ class Story:
         self.missing_events = (max(unique) + 1 - len(unique)) if unique else 0
         self.tree = Tree.of(self.events)
         self._by_kind: dict[type[Event], Sequence[Event]] = {}
+        self._indexes: dict[tuple[type[Event], str], Mapping[Hashable, list[Event]]] = {}
+
+    def by(self, kind: type[EventT], key: Callable[[EventT], Hashable], name: str) -> Mapping[Hashable, list[EventT]]:
+        """All events of one class under a key, in time order; made once for each `name`."""
+        if (kind, name) not in self._indexes:
+            index: dict[Hashable, list[Event]] = {}
+            for event in self.of(kind):
+                index.setdefault(key(event), []).append(event)
+            self._indexes[kind, name] = index
+        return cast("Mapping[Hashable, list[EventT]]", self._indexes[kind, name])
+
+    @cached_property
+    def signals(self) -> Mapping[Hashable, list[SignalSent]]:
+        """By the process that they went to."""
+        return self.by(SignalSent, lambda s: process_id(s.tgid, s.start_ns), "target")
 
     def of(self, kind: type[EventT]) -> Sequence[EventT]:
         """All events of one class or its subclasses, in time order."""
@@ -64,6 +78,11 @@ class Story:
         return dict(assign(self.tree, forks_complete=not lost and not self.missing_events))
 
     @cached_property
+    def ranks(self) -> int:
+        """How many ranks the job has here."""
+        return sum(1 for role in self.roles.values() if role.name == "rank")
+
+    @cached_property
     def header(self) -> Header | None:
         return next(iter(self.of(Header)), None)
 
@@ -72,32 +91,46 @@ class Story:
         return self.tree.root_event
 
     @cached_property
-    def job_ended(self) -> JobEnded | None:
-        return next((e for e in self.of(JobEnded) if self.job and e.tgid == self.job.tgid), None)
-
-    @cached_property
     def hooks(self) -> dict[str, HookStatus]:
         """By the last part of the name: `mark_victim`, `kmsg`."""
         return {h.hook.rpartition(":")[2]: h for h in self.of(HookStatus)}
 
     def watched(self, *hooks: str) -> bool:
-        """Whether the tracer was armed with all of these."""
-        return bool(self.of(Armed)) and all(h in self.hooks and self.hooks[h].attached for h in hooks)
+        """Whether the tracer was armed with all of these, and its pids are the kernel's."""
+        attached = all(h in self.hooks and self.hooks[h].attached for h in hooks)
+        return bool(self.of(Armed)) and attached and not self.pids_differ
+
+    @property
+    def pids_differ(self) -> bool:
+        """Whether the tracer ran in a pid namespace of its own: its pids then are other processes to the kernel."""
+        return self.header is not None and bool(self.header.own_pid_namespace)
+
+    @property
+    def follows_job(self) -> bool:
+        """Whether the kernel's tree filter had the job's first process: its hooks then speak of this job.
+
+        In a pid or time namespace of its own the tracer's idea of that process is none that the kernel has.
+        """
+        root = self.tree.processes.get(self.tree.root) if self.tree.root else None
+        return root is not None and root.claimed
 
     def watched_from_start(self, *hooks: str) -> bool:
         """Whether it was so before the job began, and to the end."""
         armed = self.of(Armed)
         began_before = bool(armed and self.job and not self.job.attached and armed[0].ts_ns <= self.job.ts_ns)
-        return self.watched(*hooks) and began_before and bool(self.of(Disarmed))
+        return self.watched(*hooks) and began_before and self.follows_job and bool(self.of(Disarmed))
 
     def utc(self, ts_ns: int) -> str | None:
         """Wall time of a monotonic time, by the newest clock reading before it."""
-        readings: list[Clock | Header] = [e for e in self.events if isinstance(e, Clock | Header)]
-        if not readings:
+        if not self._clock_readings:
             return None
-        place = bisect.bisect_right([r.ts_ns for r in readings], ts_ns)
-        reading = readings[max(place - 1, 0)]
+        place = bisect.bisect_right(self._clock_readings, ts_ns, key=lambda r: r.ts_ns)
+        reading = self._clock_readings[max(place - 1, 0)]
         return format_utc(reading.realtime_ns + ts_ns - reading.ts_ns)
+
+    @cached_property
+    def _clock_readings(self) -> Sequence[Clock | Header]:
+        return [e for e in self.events if isinstance(e, Clock | Header)]
 
     def doubts(self, from_ns: int, to_ns: int) -> tuple[str, ...]:
         """Why something may be missing around this span: an empty tuple allows a proof."""
@@ -115,7 +148,8 @@ class Story:
         if not confirmed:
             found.append("the recording ends before it could say whether records were lost")
         if self.missing_events:
-            found.append(f"{self.missing_events} events are missing from the recording")
+            count = f"{self.missing_events} events are" if self.missing_events > 1 else "1 event is"
+            found.append(f"{count} missing from the recording")
         return tuple(found)
 
     @cached_property
@@ -123,7 +157,9 @@ class Story:
         """What holds for the whole recording."""
         found = []
         if not self.of(Armed):
-            found.append("The kernel was not watched: there is no proof of what it did.")
+            bpf = self.hooks.get("bpf")
+            why = f" ({bpf.why_not})" if bpf is not None and bpf.why_not else ""
+            found.append(f"The kernel was not watched{why}: there is no proof of what it did.")
         elif not self.of(Disarmed):
             found.append("The recording has no end: the tracer was stopped or died before it was done.")
         found += [
@@ -131,8 +167,6 @@ class Story:
             for name, h in self.hooks.items()
             if not h.attached and name in (*KILL_HOOKS, "sched_process_fork", "kmsg")
         ]
-        if self.missing_events:
-            found.append(f"{self.missing_events} events are missing from the recording.")
         last = next(reversed(self.of(Losses)), None)
         if last is not None and last.total:
             found.append(f"Lost in all: {_loss_text(last)}.")
@@ -143,10 +177,6 @@ class Story:
             found.append(f"{untrusted} log records may be forged and were not counted as evidence.")
         found += [e.text for e in self.of(Note)]
         return tuple(dict.fromkeys(found))
-
-    def outside_marks(self) -> Sequence[OomMark]:
-        """Marks of processes that are not the job's."""
-        return [m for m in self.of(OomMark) if not self.is_ours(m.tgid, m.start_ns)]
 
     def is_ours(self, tgid: int, start_ns: int) -> bool:
         """Whether the process is of the job: by recorded forks, or by the kernel's tree filter."""

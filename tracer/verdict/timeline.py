@@ -15,6 +15,7 @@ from tracer.events import (
 from tracer.units import MIB, NS_PER_S, format_bytes, format_duration
 from tracer.verdict import growth, people
 from tracer.verdict.deaths import Death, signal_name
+from tracer.verdict.folding import folded
 from tracer.verdict.incident import TRAINING_ROLES, Case, Finding
 from tracer.verdict.kills import Kill
 from tracer.verdict.model import Entry, EntryKind, Series
@@ -43,7 +44,7 @@ def build(case: Case, primary: Finding, downed: set[ProcessId]) -> tuple[Entry, 
         *_gone(case, primary),
     ]
     ordered = sorted(entries, key=lambda e: (e.at_ns, e.kind != "memory", e.who))
-    return tuple(_thinned(ordered))
+    return tuple(_thinned(folded(ordered)))
 
 
 def _thinned(entries: Sequence[Entry]) -> Iterable[Entry]:
@@ -83,6 +84,10 @@ def _memory(case: Case, primary: Finding) -> Iterable[Entry]:
     shown = [g for g in found[:MAX_GROWERS] if g.grown_bytes >= least]
     if primary.kind == "oom":
         shown += [g for g in found if g.id == primary.ids[0] and g not in shown and len(g.points) > 1]
+    group = _alike(case, found) if primary.kind == "oom" else ()
+    if len(group) > 1:
+        shown = [g for g in shown if g not in group or g.id == primary.ids[0]]
+        yield _group_entry(primary, group)
     for grown in shown:
         rate = grown.rate_bytes_per_s
         speed = f", {format_bytes(round(rate))}/s" if rate is not None and abs(rate) >= MIB else ""
@@ -90,7 +95,7 @@ def _memory(case: Case, primary: Finding) -> Iterable[Entry]:
         at_ns = grown.first_ns
         who = people.short(case.story, grown.id)
         yield _entry(primary, at_ns, "memory", who, text, pid=grown.id.tgid, series=grown.series())
-    rest = [g for g in found if g not in shown and g.id not in primary.ids]
+    rest = [g for g in found if g not in shown and g not in group and g.id not in primary.ids]
     if shown and rest:
         low, high = min(g.last_bytes for g in rest), max(g.last_bytes for g in rest)
         size = format_bytes(low) if low == high else f"{format_bytes(low)} to {format_bytes(high)}"
@@ -99,6 +104,23 @@ def _memory(case: Case, primary: Finding) -> Iterable[Entry]:
         text = f"{size}{' each' if len(rest) > 1 else ''}"
         text += f", grown by {format_bytes(most)} at most" if most >= FLAT_BYTES else ", flat"
         yield _entry(primary, min(g.first_ns for g in rest), "memory", names, text)
+
+
+def _alike(case: Case, found: Sequence[growth.Growth]) -> Sequence[growth.Growth]:
+    groups = (growth.role_group(case.story, found, name) for name in ("dataloader_worker", "rank"))
+    return next((group for group in groups if len(group) > 1), ())
+
+
+def _group_entry(primary: Finding, group: Sequence[growth.Growth]) -> Entry:
+    """Workers that grew alike: one curve, of them all together."""
+    first_ns, last_ns = min(g.first_ns for g in group), max(g.last_ns for g in group)
+    series = [growth.resample(g.points, first_ns, last_ns).values_bytes for g in group]
+    summed = tuple(sum(v or 0 for v in step) for step in zip(*series, strict=True))
+    grown = [g.grown_bytes for g in group]
+    each = f"{format_bytes(min(grown))} to {format_bytes(max(grown))} more each"
+    text = f"{format_bytes(summed[0])} to {format_bytes(summed[-1])} together, {each}"
+    whole = Series(values_bytes=summed, first_ns=first_ns, last_ns=last_ns)
+    return _entry(primary, first_ns, "memory", f"{len(group)} alike", text, series=whole)
 
 
 def _cgroup(case: Case, primary: Finding) -> Iterable[Entry]:
@@ -176,31 +198,41 @@ def _dying(case: Case, primary: Finding) -> Iterable[Entry]:
 
 
 def _kills(case: Case, primary: Finding) -> Iterable[Entry]:
-    unshown = [kill for kill in case.kills.kills if kill.id in primary.ids[SHOWN_VICTIMS:]]
+    ours = [k for k in case.kills.kills if case.story.is_ours(k.id.tgid, k.start_ns)]
+    unshown = [kill for kill in ours if kill.id in primary.ids[SHOWN_VICTIMS:]]
     if unshown:
         last = unshown[-1]
         text = f"for the same shortage, the last {format_duration(last.at_ns - primary.at_ns)} after the first"
         yield _entry(primary, last.at_ns, "kill", f"{len(unshown)} more", text, evidence=last.evidence)
-    for kill in case.kills.kills:
-        if kill in unshown:
-            continue
-        ours = case.story.is_ours(kill.id.tgid, kill.start_ns)
-        mark = kill.mark
-        text = "killed by the kernel for want of memory"
-        if mark is not None:
-            text = _memory_text(mark)
-        name = mark.comm if mark is not None else "?"
-        yield _entry(
-            primary,
-            kill.at_ns,
-            "kill",
-            people.short(case.story, kill.id) if ours else f"{name} {kill.id.tgid}",
-            text,
-            pid=kill.id.tgid,
-            primary=kill.id in primary.ids,
-            outside=not ours,
-            evidence=kill.evidence,
-        )
+    for kill in ours:
+        if kill not in unshown:
+            text = _memory_text(kill.mark) if kill.mark is not None else "killed by the kernel for want of memory"
+            told = kill.id in primary.ids
+            yield _kill(case, primary, kill, text, primary_one=told)
+    # Of others the nearest one: what they are to this job is not known, and a busy machine has many.
+    others = [k for k in case.kills.kills if k not in ours]
+    if others:
+        nearest = min(others, key=lambda k: abs(k.at_ns - primary.at_ns))
+        text = f"killed outside the job, and {len(others) - 1} more" if len(others) > 1 else "killed outside the job"
+        yield _kill(case, primary, nearest, text, outside=True)
+
+
+def _kill(
+    case: Case, about: Finding, kill: Kill, text: str, *, primary_one: bool = False, outside: bool = False
+) -> Entry:
+    comm = kill.mark.comm if kill.mark is not None else "?"
+    who = f"{comm} {kill.id.tgid}" if outside else people.short(case.story, kill.id)
+    return _entry(
+        about,
+        kill.at_ns,
+        "kill",
+        who,
+        text,
+        pid=kill.id.tgid,
+        primary=primary_one,
+        outside=outside,
+        evidence=kill.evidence,
+    )
 
 
 def _memory_text(mark: OomMark) -> str:
@@ -261,10 +293,10 @@ def _exits(case: Case, primary: Finding, downed: set[ProcessId]) -> Iterable[Ent
         else:
             quiet.append(death)
     if quiet:
-        count = "1 process" if len(quiet) == 1 else f"{len(quiet)} processes"
         failed = sum(1 for d in quiet if d.failed)
-        how = f"exit 0 ({failed} with another status)" if failed else "exit 0"
-        yield _entry(primary, quiet[-1].at_ns, "exit", count, f"{how}, the last one here")
+        count = "1 other" if len(quiet) == 1 else f"{len(quiet)} others"
+        how = "ended quietly" if not failed else f"ended, {failed} of them with a status of their own"
+        yield _entry(primary, quiet[-1].at_ns, "exit", count, how)
 
 
 def _worth_telling(case: Case, primary: Finding, death: Death) -> bool:
@@ -282,7 +314,8 @@ def _tidied_up(case: Case, primary: Finding, death: Death) -> bool:
     if primary.kind != "end" or root is None or root.failed:
         return False
     by = death.by or death.terminated
-    return by is not None and people.sender(case.story, by).kind in {"launcher", "job"}
+    who = people.sender(case.story, by) if by is not None else None
+    return who is not None and who.kind in {"launcher", "job"}
 
 
 def _gone(case: Case, primary: Finding) -> Iterable[Entry]:

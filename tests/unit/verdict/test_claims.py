@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nothing is claimed that another witness speaks against, or that was not watched for as long as the claim reaches."""
 
+import msgspec
 import pytest
 
-from tests.unit.verdict.scenes import HOOKS, LAUNCHER, RANK, WORKERS, Scene, primary, start_of
-from tracer.events import JobEnded, Losses
+from tests.unit.verdict.scenes import HOOKS, LAUNCHER, RANK, WORKERS, Scene, changed, primary, start_of
+from tracer.events import Header, JobEnded, Losses, ProcessExited, SignalInfo
 from tracer.units import MIB, NO_LIMIT_BYTES, NS_PER_MS, NS_PER_S
 from tracer.verdict.judge import judge
 from tracer.verdict.model import Incident
@@ -105,15 +106,115 @@ def test_a_signal_that_was_handled_long_before_did_not_end_it() -> None:
 
 
 @pytest.mark.parametrize(("code", "self_sent"), [(-2, False), (-4, False), (-60, False), (128, True)])
-def test_a_code_that_does_not_name_its_sender_proves_none(code: int, self_sent: bool) -> None:
+def test_a_code_that_does_not_name_its_sender_names_none(code: int, self_sent: bool) -> None:
     scene = Scene()
     scene.begin()
     scene.signal(LAUNCHER, 9, code=code, sender_comm="innocent", **({} if self_sent else OUTSIDE))
     incident = primary(judge(scene.finish(9)))
 
+    assert ("inconclusive", "possible", None) == (incident.cause, incident.strength, incident.sender)
+    assert "innocent" not in incident.headline + incident.summary + incident.proof[0].statement
+
+
+def test_a_signal_that_waited_for_the_parents_death_is_not_from_the_parent() -> None:
+    scene = Scene()
+    scene.job()
+    scene.kill(RANK)
+    scene.signal(
+        WORKERS[0],
+        info=SignalInfo.NOINFO,
+        sender_tgid=RANK,
+        sender_tid=RANK,
+        sender_start_ns=start_of(RANK),
+        sender_flags=4,
+    )
+    scene.exit(WORKERS[0], 9)
+    report = judge(scene.finish())
+
+    assert all("from rank" not in c.how for c in primary(report).collateral)
+    assert any(c.pid == WORKERS[0] for c in primary(report).collateral)
+
+
+@pytest.mark.parametrize("fields", [{"own_pid_namespace": True}, {}])
+def test_where_the_kernel_does_not_follow_the_job_no_word_about_kills_is_said(fields: dict[str, bool]) -> None:
+    scene = Scene()
+    scene.begin()
+    scene.oom_signal(4242, 4242, in_tree=0)
+    mark = scene.mark(4242, 4242, comm="python3")
+    scene.levels(mark)
+    scene.stack(mark)
+    scene.exit(4242, 9, oom_marked=1, in_tree=0)
+    # As in a namespace: the kernel's records are of other pids or start times, only waitpid speaks of the job.
+    events = [e for e in scene.finish(0) if not (isinstance(e, ProcessExited) and e.tgid == LAUNCHER)]
+    events = changed(events, Header, **fields)
+    incident = primary(judge([msgspec.structs.replace(e, seq=n) for n, e in enumerate(events)]))
+
     assert "proved" != incident.strength
+    assert "not_observed" == incident.proof[1].status
+    assert "killed nothing" not in incident.summary
+
+
+def test_a_sender_is_called_what_it_was_called_when_it_sent() -> None:
+    scene = Scene()
+    scene.job()
+    scene.fork(300, LAUNCHER, comm="killer")
+    scene.signal(LAUNCHER, 15, sender_tgid=300, sender_tid=300, sender_start_ns=start_of(300), sender_comm="killer")
+    scene.fork(300, LAUNCHER, comm="sleep")
+    incident = primary(judge(scene.finish(15)))
+
+    assert "'killer'" in incident.headline
+
+
+def test_a_handler_that_sends_itself_the_signal_again_is_not_its_sender() -> None:
+    scene = Scene()
+    scene.begin()
+    scene.signal(LAUNCHER, 15, sender_comm="timeout", **OUTSIDE)
+    scene.pass_time(3 * NS_PER_MS)
+    scene.signal(LAUNCHER, 15, code=-6)
+    incident = primary(judge(scene.finish(15)))
+
     assert incident.sender is not None
-    assert incident.sender.comm is None
+    assert ("timeout", "outside") == (incident.sender.comm, incident.sender.kind)
+
+
+def test_one_blow_to_a_group_is_told_of_the_uppermost() -> None:
+    scene = Scene()
+    scene.job()
+    by_root = {"sender_tgid": LAUNCHER, "sender_tid": LAUNCHER, "sender_start_ns": start_of(LAUNCHER)}
+    for pid in (WORKERS[3], WORKERS[0], RANK):
+        scene.signal(pid, 15, sender_comm="timeout", **by_root)
+        scene.exit(pid, 15)
+    incident = primary(judge(scene.finish(124 << 8)))
+
+    assert incident.victim is not None
+    assert ("sigterm", RANK) == (incident.cause, incident.victim.pid)
+
+
+def test_a_rank_that_failed_by_itself_comes_before_what_the_launcher_did() -> None:
+    scene = Scene()
+    scene.job()
+    scene.exit(RANK, 1 << 8)
+    by_root = {"sender_tgid": LAUNCHER, "sender_tid": LAUNCHER, "sender_start_ns": start_of(LAUNCHER)}
+    scene.signal(WORKERS[0], 15, **by_root)
+    scene.exit(WORKERS[0], 15)
+    report = judge(scene.finish())
+
+    assert ("exited", 1) == (primary(report).cause, primary(report).exit_code)
+    assert primary(report).headline.startswith("Rank 0")
+    assert {WORKERS[0], LAUNCHER} == {c.pid for c in primary(report).collateral}
+
+
+def test_a_wrapper_that_kills_a_worker_is_what_failed_the_job() -> None:
+    scene = Scene()
+    scene.job()
+    scene.fork(300, LAUNCHER, comm="watchdog")
+    scene.signal(WORKERS[0], 9, sender_tgid=300, sender_tid=300, sender_start_ns=start_of(300), sender_comm="watchdog")
+    scene.exit(WORKERS[0], 9)
+    scene.exit(RANK, 1 << 8)
+    incident = primary(judge(scene.finish()))
+
+    assert incident.sender is not None
+    assert ("sigkill", "job", "watchdog") == (incident.cause, incident.sender.kind, incident.sender.comm)
 
 
 @pytest.mark.parametrize(("code", "kind"), [(0, "outside"), (-1, "outside"), (-6, "outside")])

@@ -2,6 +2,7 @@
 """The job's own end: it exited by itself, with whatever status, or its end was not seen."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 from tracer.verdict import people
 from tracer.verdict.deaths import Death
@@ -18,21 +19,29 @@ HOOKS = ("mark_victim", "signal_generate", "sched_process_fork", "sched_process_
 def find(case: Case) -> Finding:
     """Always one finding: what the job's parent saw."""
     death = case.root_death
-    if death is None:
-        return _inconclusive(case)
+    return _inconclusive(case) if death is None else _finding(case, death, "end")
+
+
+def of_member(case: Case, death: Death) -> Finding:
+    """The end of a process with a part in the training that failed by itself."""
+    return _finding(case, death, "death")
+
+
+def _finding(case: Case, death: Death, kind: Literal["death", "end"]) -> Finding:
     story = case.story
     doubts = _doubts(case, death)
     links = (_by_itself(death), _nothing_killed(case, doubts), belongs(story, death.id), _waited(death))
     how = f"exited with status {death.code}" if not death.signal else f"ended by {death.status}"
+    who = "The job" if kind == "end" else people.subject(story, death.id)
     return Finding(
         at_ns=death.at_ns,
         ids=(death.id,),
-        kind="end",
+        kind=kind,
         incident=Incident(
             cause="exited",
             strength=strength(links, doubts),
             at=story.utc(death.at_ns),
-            headline=f"The job {how}",
+            headline=f"{who} {how}",
             summary=_summary(case, death, how, doubts),
             victim=people.process(story, death.id),
             victims=(),
@@ -76,7 +85,7 @@ def _by_itself(death: Death) -> Link:
 
 
 def _nothing_killed(case: Case, doubts: Sequence[str]) -> Link:
-    name = "nothing was killed"
+    name = "no OOM kill"
     ours = [k for k in case.kills.kills if case.story.is_ours(k.id.tgid, k.start_ns)]
     if ours:
         statement = f"the kernel killed {len(ours)} processes of the job for want of memory"

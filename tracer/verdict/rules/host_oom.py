@@ -5,7 +5,6 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tracer.events import ProcessId
 from tracer.units import NS_PER_S, format_bytes, format_duration
 from tracer.verdict import growth, people
 from tracer.verdict.incident import Case, Finding, belongs, doubt_caveats, strength
@@ -19,13 +18,15 @@ IN_TIME_NS = 60 * NS_PER_S
 """A victim stuck in the kernel may take long to exit; beyond this something else may have come between."""
 
 HEADLINES = {
-    "host_oom_global": "Killed by the kernel: the machine ran out of host RAM",
-    "host_oom_cgroup": "Killed by the kernel: host RAM ran out at a cgroup limit",
-    "host_oom_cpuset": "Killed by the kernel: host RAM of its cpuset ran out",
-    "host_oom_mempolicy": "Killed by the kernel: host RAM of its memory policy ran out",
-    "host_oom_unknown_scope": "Killed by the kernel for want of host RAM",
-    "operator_oom": "Killed by the kernel because an operator asked for an OOM kill",
+    "host_oom_global": "by the kernel: the machine ran out of host RAM",
+    "host_oom_cgroup": "by the kernel: host RAM ran out at a cgroup limit",
+    "host_oom_cpuset": "by the kernel: host RAM of its cpuset ran out",
+    "host_oom_mempolicy": "by the kernel: host RAM of its memory policy ran out",
+    "host_oom_unknown_scope": "by the kernel for want of host RAM",
+    "operator_oom": "by the kernel: an operator asked for an OOM kill",
 }
+SURE = {"proved": "Killed", "likely": "Probably killed", "possible": "Perhaps killed"}
+"""How each headline begins: never more certain than the proof."""
 
 
 class _Shot(msgspec.Struct, frozen=True):
@@ -64,8 +65,10 @@ def _finding(case: Case, shots: list[_Shot]) -> Finding:
     death = case.death(kill.id)
     doubts = story.doubts(kill.at_ns, death.at_ns if death else kill.at_ns)
     links = (_killed(case, kill), _ran_out(shortage), belongs(story, kill.id), _died(case, kill), _not_cuda(case))
+    sure = strength(links, doubts)
     found = growth.growths(story, kill.at_ns, [s.kill for s in shots])
-    grown = growth.culprit(story, found)
+    shared_bytes = growth.shmem_growth(story, _limit_id(kill, shortage), kill.at_ns)
+    grown = growth.culprit(story, found, shared_bytes)
     caveats = [*doubt_caveats(doubts), *shortage.caveats, *_log_disagrees(kill)]
     if grown is not None and grown.pid not in {s.kill.id.tgid for s in shots}:
         caveats.append(f"The kernel chose {people.describe(story, kill.id)}, but it was another process that grew.")
@@ -79,20 +82,26 @@ def _finding(case: Case, shots: list[_Shot]) -> Finding:
         caveats.append("memory.oom.group is set: the kernel kills every process of the group together.")
     incident = Incident(
         cause=shortage.cause,
-        strength=strength(links, doubts),
+        strength=sure,
         at=story.utc(kill.at_ns),
-        headline=HEADLINES[shortage.cause],
+        headline=f"{SURE[sure]} {HEADLINES[shortage.cause]}",
         summary=_summary(case, shots),
         victim=people.process(story, kill.id, kill),
         victims=tuple(people.process(story, s.kill.id, s.kill) for s in shots),
         trigger=people.trigger(story, kill),
         culprit=grown,
+        growth=None if grown is not None else growth.together(story, found, shared_bytes),
         limit=shortage.limit,
         signal=SIGKILL,
         proof=links,
         caveats=tuple(dict.fromkeys(caveats)),
     )
     return Finding(at_ns=kill.at_ns, ids=tuple(s.kill.id for s in shots), incident=incident, kind="oom")
+
+
+def _limit_id(kill: Kill, shortage: Shortage) -> int | None:
+    owners = [level.owner for level in shortage.limit.chain]
+    return kill.levels[owners.index(True)].cgroup_id if True in owners else None
 
 
 def _summary(case: Case, shots: list[_Shot]) -> str:
@@ -103,7 +112,7 @@ def _summary(case: Case, shots: list[_Shot]) -> str:
     limit = shortage.limit
     clock = (story.utc(kill.at_ns) or "")[11:23]
     at = f" at {clock} UTC" if clock else ""
-    if shortage.cause == "host_oom_cgroup" and limit.cgroup is not None:
+    if shortage.cause == "host_oom_cgroup" and shortage.status == "present":
         used = f": {format_bytes(limit.usage_bytes)} of {format_bytes(limit.limit_bytes)}" if limit.limit_bytes else ""
         return f"{who}{others} died{at} because cgroup {' or '.join(limit.cgroups)} reached its limit{used}."
     return f"{who}{others} died{at}: {shortage.statement}."
@@ -122,8 +131,8 @@ def _killed(case: Case, kill: Kill) -> Link:
 
 def _log_text(case: Case, kill: Kill) -> str:
     if kill.logged is not None:
-        return "; its log disagrees" if _log_disagrees(kill) else "; its log agrees"
-    return "" if not case.story.watched("kmsg") else "; its log has no line of it"
+        return "; the kernel's log disagrees" if _log_disagrees(kill) else "; the kernel's log agrees"
+    return "" if not case.story.watched("kmsg") else "; the kernel's log has no line of it"
 
 
 def _log_disagrees(kill: Kill) -> tuple[str, ...]:
@@ -182,8 +191,3 @@ def _not_cuda(case: Case) -> Link:
     del case
     statement = "GPU calls were not watched: this speaks of host RAM alone"
     return Link(link=5, name="not CUDA", status="not_observed", statement=statement)
-
-
-def first_victims(findings: Iterable[Finding]) -> set[ProcessId]:
-    """All processes that some OOM incident is about."""
-    return {identity for finding in findings if finding.kind == "oom" for identity in finding.ids}

@@ -51,7 +51,9 @@ def _cause(death: Death) -> Cause:
     if death.signal == SIGKILL:
         if death.by is None:
             return "inconclusive"
-        return "sigkill" if people.names_its_sender(death.by) else "kernel_sigkill_other"
+        if is_kernel_kill_signal(death.by) or people.is_parents_death(death.by):
+            return "kernel_sigkill_other"
+        return "sigkill" if people.names_its_sender(death.by) else "inconclusive"
     if death.signal == SIGTERM:
         return "sigterm"
     return "crash" if death.signal in CRASH_SIGNALS else "exited"
@@ -62,8 +64,7 @@ def _headline(case: Case, death: Death, cause: Cause, sent_by: Sender | None) ->
     if cause == "inconclusive":
         return f"Ended by {name}, and who sent it was not observed"
     if cause == "kernel_sigkill_other":
-        sure = death.by is not None and is_kernel_kill_signal(death.by)
-        return "Killed by the kernel, but not by its OOM killer" if sure else "Killed, and not by the OOM killer"
+        return "Killed by the kernel, but not by its OOM killer"
     if cause == "crash":
         outside = sent_by is not None and sent_by.kind in {"outside", "launcher", "job"}
         return f"Ended by {name}, sent by another process" if outside else f"Crashed: {name}"
@@ -80,7 +81,7 @@ def _summary(case: Case, death: Death) -> str:
     at = f" at {clock} UTC" if clock else ""
     by = ""
     if death.by is not None and death.signal in {SIGKILL, SIGTERM}:
-        by = f" that came from {people.sender_text(case.story, death.by)}"
+        by = f" from {people.sender_text(case.story, death.by)}"
     return f"{people.subject(case.story, death.id)} ended{at} by {signal_name(death.signal)}{by}."
 
 
@@ -103,6 +104,9 @@ def _sent(case: Case, death: Death) -> Link:
     if is_kernel_kill_signal(by):
         comm = f"{by.sender_comm!r} ({by.sender_tgid})"
         return link("present", f"SIGKILL by the kernel, in the context of {comm}; not from the OOM killer")
+    if people.is_parents_death(by):
+        comm = f"{by.sender_comm!r} ({by.sender_tgid})"
+        return link("present", f"{number} that was to come when its parent {comm} ended (PR_SET_PDEATHSIG)")
     if by.code > 0 and death.signal in CRASH_SIGNALS:
         return link("present", f"{number} raised by the kernel for what it did (code {by.code})")
     if by.code > 0:
@@ -117,7 +121,7 @@ def _not_oom(case: Case, death: Death) -> Link:
     name = "not an OOM kill"
     marked = death.exit is not None and death.exit.oom_marked
     status: Status = "present"
-    if not case.story.watched("mark_victim", SIGNAL_HOOK):
+    if not (case.story.watched("mark_victim", SIGNAL_HOOK) and case.story.follows_job):
         status, statement = "not_observed", "the kernel's OOM killer was not watched"
     elif case.was_dying(death.id) or (marked and death.by is not None and not is_kernel_kill_signal(death.by)):
         statement = "the OOM killer marked it when it was dying already; it did not kill it"
@@ -143,7 +147,7 @@ def _handled_sigterm(case: Case) -> Iterable[Finding]:
         return
     story, signal = case.story, death.terminated
     sent_by = people.sender(story, signal)
-    if sent_by.kind not in {"outside", "kernel"}:
+    if sent_by is None or sent_by.kind not in {"outside", "kernel"}:
         return
     links = (
         Link(
