@@ -66,8 +66,11 @@ def format_duration(duration_ns: int | None) -> str:
     return f"{sign}{hours} h {minutes} min" if hours else f"{sign}{minutes} min {seconds} s"
 
 
-def format_utc(realtime_ns: int) -> str:
-    """RFC 3339 in UTC with microseconds: `2026-11-30T14:02:31.118204Z`."""
+def format_utc(realtime_ns: int) -> str | None:
+    """RFC 3339 in UTC with microseconds: `2026-11-30T14:02:31.118204Z`; `None`: no calendar has that moment."""
     seconds, rest_ns = divmod(realtime_ns, NS_PER_S)
-    moment = datetime.datetime.fromtimestamp(seconds, tz=datetime.timezone.utc)
+    try:
+        moment = datetime.datetime.fromtimestamp(seconds, tz=datetime.timezone.utc)
+    except (OverflowError, ValueError, OSError):
+        return None
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest_ns // NS_PER_US:06d}Z"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One line of a recording: an event as JSON, closed by a checksum of itself."""
 
+import math
 import zlib
 from typing import Any
 
@@ -10,6 +11,8 @@ from tracer.events import AnyEvent, Event
 
 MAX_LINE_BYTES = 1024 * 1024
 """A longer line is never written, and never held in memory by a reader."""
+
+MAX_NUMBER = 1 << 64
 
 _SUFFIX = b',"crc":"%08x"}\n'
 _SUFFIX_BYTES = len(_SUFFIX % 0) - 1
@@ -63,9 +66,12 @@ class LineDecoder:
         if not intact(line):
             raise BadLine
         try:
-            return self._decoder.decode(line)
+            event = self._decoder.decode(line)
         except (msgspec.MsgspecError, ValueError, RecursionError):
             pass
+        else:
+            if all(map(_can_be, msgspec.structs.astuple(event))):
+                return event
         try:
             head = self._head.decode(line)
         except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -89,6 +95,17 @@ def intact(line: bytes) -> bool:
     """Whether a line, without its newline, is closed by its own checksum."""
     body = line[:-_SUFFIX_BYTES]
     return bool(body) and line[-_SUFFIX_BYTES:] == (_SUFFIX % zlib.crc32(body))[:-1]
+
+
+def _can_be(value: Any) -> bool:
+    """Whether a value is one that any source could have written: JSON has numbers of any length."""
+    if isinstance(value, int):
+        return -MAX_NUMBER < value < MAX_NUMBER
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, tuple):
+        return all(map(_can_be, value))
+    return all(map(_can_be, value.values())) if isinstance(value, dict) else True
 
 
 def _printable(value: Any) -> Any:

@@ -110,3 +110,14 @@ def test_what_does_not_fit_into_a_line_leaves_no_trace():
 
     assert not LineEncoder().append(Note(ts_ns=1, text="x" * MAX_LINE_BYTES), buffer)
     assert buffer == b"before\n"
+
+
+@pytest.mark.parametrize("number", [10**400, 1 << 64, -(1 << 64)])
+@pytest.mark.parametrize("place", [{"ts_ns": None}, {"kind": "Losses", "dropped": {"a": None}}], ids=["flat", "nested"])
+def test_a_number_that_no_source_can_have_written_is_no_event(number, place):
+    body = msgspec.json.encode({"kind": "Losses", "ts_ns": 1} | place).replace(b"null", str(number).encode())
+    line = body[:-1]
+    line += b',"crc":"%08x"}' % zlib.crc32(line)
+
+    with pytest.raises(NotUnderstood):
+        LineDecoder().decode(line)
