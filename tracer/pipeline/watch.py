@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The events of a run on their way from the sources into the recording, and what each of them sets off."""
 
+import os
 import time
 from collections.abc import Callable, Sequence
 
@@ -19,6 +20,7 @@ from tracer.events import (
     ProcessForked,
     ProcessId,
     ProcessSeen,
+    SignalInfo,
     SignalSent,
     process_id,
 )
@@ -30,6 +32,8 @@ from tracer.pipeline.ports import Sources
 from tracer.pipeline.sampler import Sampler
 from tracer.units import NS_PER_MS, NS_PER_S
 
+MAX_FOREIGN_SIGNALS = 100
+"""Recorded in one second."""
 CLOCK_NS = 10 * NS_PER_S
 PENDING_NS = 20 * NS_PER_MS
 LOOK_AFTER_FORK_NS = 100 * NS_PER_MS
@@ -50,6 +54,8 @@ class Watch:
         self._journal = journal
         self._inspector = inspector
         self._log_gaps = 0
+        self._own_pid = os.getpid()
+        self._noise_second = self._noise = self._unrecorded = 0
         self._failed_reads = 0
         self._marks: dict[int, int] = {}
         self._kills: dict[int, int] = {}
@@ -92,6 +98,8 @@ class Watch:
 
     def take(self, event: Event) -> None:
         """Record an event and do what it asks for."""
+        if self._is_noise(event):
+            return
         self._journal.append(event)
         member = self.members.apply(event)
         if member is not None:
@@ -104,6 +112,23 @@ class Watch:
             self._log_gaps += event.lost
         elif isinstance(event, OomMark | LoggedKill):
             self._calibrate(event)
+
+    def _is_noise(self, event: Event) -> bool:
+        """Whether it is one more of too many signals between processes that are none of the job's.
+
+        Anyone may send himself thousands a second. The kernel's own SIGKILLs and what is sent to the tracer
+        are told always: a verdict may rest on them.
+        """
+        if not isinstance(event, SignalSent) or event.in_tree or event.tgid == self._own_pid:
+            return False
+        if event.info in {SignalInfo.PRIV, SignalInfo.FORCED}:
+            return False
+        second = event.ts_ns // NS_PER_S
+        if second != self._noise_second:
+            self._noise_second, self._noise = second, 0
+        self._noise += 1
+        self._unrecorded += self._noise > MAX_FOREIGN_SIGNALS
+        return self._noise > MAX_FOREIGN_SIGNALS
 
     def due_ns(self) -> int:
         """When `tick` is to be called next."""
@@ -139,6 +164,8 @@ class Watch:
         """The last samples, and what was lost and spent."""
         self.sampler.finish(time.monotonic_ns())
         self._record_losses(always=True)
+        if self._unrecorded:
+            self._journal.note(f"{self._unrecorded} signals between processes outside the job were not recorded")
         self._record_clock()
         if self._inspector.overdue:
             self._journal.note(f"{self._inspector.overdue} look(s) at a process took too long and were given up")

@@ -5,6 +5,7 @@ Joins the mechanism (`tracer.kernel`), which knows no record, and the vocabulary
 knows no kernel.
 """
 
+import itertools
 import struct
 import threading
 import time
@@ -38,6 +39,10 @@ def events_h_digest() -> str:
     return digest_of(header_text().encode())
 
 
+MAX_RECORDS = 4096
+"""Of one read: whoever floods the ring buffer (any user's signals are in it) must not keep the loop from the job."""
+
+
 class LiveSource:
     """Events of one session.
 
@@ -48,6 +53,7 @@ class LiveSource:
 
     def __init__(self, session: Records, *, resolve: Resolve = resolve) -> None:
         self._session, self._resolve = session, resolve
+        self._cut = False
         self._short = self._unknown = 0
         self._stacks: deque[OomStack] = deque()
         """To be resolved."""
@@ -62,9 +68,11 @@ class LiveSource:
         return self._session.fileno()
 
     def read(self) -> list[AnyEvent]:
-        """All events that are there now; stacks of earlier marks once they have names. Never blocks."""
+        """Events that are there now, so many at most; stacks of earlier marks once they have names. Never blocks."""
         events: list[AnyEvent] = []
-        for record in self._session.records():
+        records = list(itertools.islice(self._session.records(), MAX_RECORDS))
+        self._cut = len(records) == MAX_RECORDS
+        for record in records:
             event = self._decode(record)
             if event is not None:
                 events.append(event)
@@ -76,9 +84,9 @@ class LiveSource:
 
     @property
     def pending(self) -> bool:
-        """Whether stacks are still to come from `read`: after a mark, look again soon."""
+        """Whether more is to come from `read` unannounced: stacks of marks, or what one read had no room for."""
         with self._changed:
-            return self._outstanding > 0
+            return self._cut or self._outstanding > 0
 
     def finish(self, timeout_s: float) -> bool:
         """Waits until all stacks that were read have names, or the time is up; then `read` once more."""

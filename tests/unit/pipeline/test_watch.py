@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an event sets off."""
 
+import os
 import time
 
 import msgspec
@@ -9,8 +10,8 @@ import pytest
 from tests.unit.pipeline.stand_ins import START_NS, Feed, sources
 from tests.unit.pipeline.test_members import execed, exited, forked, started
 from tests.unit.pipeline.test_sampler import Notebook
-from tracer.events import LogGap, Losses, ProcessSeen
-from tracer.pipeline.watch import LOOK_AFTER_FORK_NS, Watch
+from tracer.events import LogGap, Losses, ProcessSeen, SignalSent
+from tracer.pipeline.watch import LOOK_AFTER_FORK_NS, MAX_FOREIGN_SIGNALS, Watch
 from tracer.units import NS_PER_S
 
 
@@ -186,3 +187,24 @@ def test_the_exit_of_a_process_that_failed_goes_to_the_file_at_once(monkeypatch,
 
     assert len(done) == flushes
     kernel.close()
+
+
+def foreign_signal(**fields):
+    values = dict.fromkeys(SignalSent.__struct_fields__, 0) | {"source": "bpf", "comm": "", "sender_comm": ""}
+    return SignalSent(**(values | {"sender_parent_comm": "", "signal": 15, "info": 3, "tgid": 5} | fields))
+
+
+@pytest.mark.parametrize(
+    ("fields", "recorded"),
+    [({}, MAX_FOREIGN_SIGNALS), ({"in_tree": 1}, 300), ({"info": 1, "signal": 9}, 300), ({"tgid": os.getpid()}, 300)],
+    ids=["others", "the job's", "the kernel's", "the tracer's"],
+)
+def test_a_flood_of_other_processes_signals_does_not_fill_the_recording(bench, fields, recorded):
+    for _ in range(300):
+        bench.watch.take(foreign_signal(**fields))
+    bench.watch.finish()
+
+    assert len(bench.book.of(SignalSent)) == recorded
+    assert [e for e in bench.book.events if isinstance(e, str)] == (
+        [] if recorded == 300 else ["200 signals between processes outside the job were not recorded"]
+    )

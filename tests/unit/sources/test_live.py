@@ -10,7 +10,7 @@ from tests.unit.record_strategies import events
 from tracer.events import LAYOUTS, KernelStack, Kind, OomStack, ReclaimSample
 from tracer.kernel.handover import digest_of
 from tracer.kernel.session import Reclaim
-from tracer.sources.live import LiveSource, events_h_digest
+from tracer.sources.live import MAX_RECORDS, LiveSource, events_h_digest
 from tracer.wire import HEAD
 
 STACK = OomStack(ts_ns=50, cpu=0, tgid=7, depth=3, addresses=(10, 20, 30))
@@ -205,3 +205,23 @@ def test_it_is_polled_where_the_session_is():
 
 def test_the_digest_is_of_the_header_that_is_committed(request):
     assert events_h_digest() == digest_of((request.config.rootpath / "bpf" / "events.h").read_bytes())
+
+
+def test_one_read_ends_whoever_floods_the_ring_buffer():
+    class Endless(Records):
+        def records(self):
+            while True:
+                yield stack()[:8]
+
+    source = LiveSource(Endless())
+
+    assert source.read() == []
+    assert source.losses(0).short == MAX_RECORDS
+    assert source.pending
+
+
+def test_a_read_that_took_everything_leaves_nothing_pending():
+    source = LiveSource(Records(b"", b""))
+    source.read()
+
+    assert not source.pending
