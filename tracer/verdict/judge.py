@@ -19,6 +19,7 @@ from tracer.verdict.timeline import build
 TEARDOWN_NS = 5 * NS_PER_S
 """A kernel SIGKILL this soon after its ancestor was killed is the teardown that follows."""
 MAX_COLLATERAL = 200
+MAX_CAVEATS = 30
 
 
 def judge(events: Iterable[AnyEvent], *, recording: str | None = None) -> Report:
@@ -128,4 +129,6 @@ def _caveats(case: Case, findings: Sequence[Finding]) -> tuple[str, ...]:
         name = first.mark.comm if first.mark is not None else "?"
         more = f" and {len(strangers) - 1} more" if len(strangers) > 1 else ""
         found.append(f"The kernel also killed {name!r} (pid {first.id.tgid}){more} outside this job.")
+    if len(found) > MAX_CAVEATS:
+        found = [*found[:MAX_CAVEATS], f"{len(found) - MAX_CAVEATS} more remarks stand in the recording."]
     return tuple(found)
