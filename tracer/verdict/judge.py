@@ -59,8 +59,9 @@ def _collateral(case: Case, primary: Finding) -> tuple[list[Collateral], set[Pro
         return [], set()
     told: list[Collateral] = []
     downed: set[ProcessId] = set()
+    victims = set(primary.ids)
     for death in case.deaths:
-        if death.id in primary.ids or death.at_ns < primary.at_ns or case.kills.of(death.id) is not None:
+        if death.id in victims or death.at_ns < primary.at_ns or case.kills.of(death.id) is not None:
             continue
         how = _how_downed(case, primary, death)
         if how is not None:

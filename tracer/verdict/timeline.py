@@ -84,10 +84,10 @@ def _memory(case: Case, primary: Finding) -> Iterable[Entry]:
     shown = [g for g in found[:MAX_GROWERS] if g.grown_bytes >= least]
     if primary.kind == "oom":
         shown += [g for g in found if g.id == primary.ids[0] and g not in shown and len(g.points) > 1]
-    group = _alike(case, found) if primary.kind == "oom" else ()
+    group, name = _alike(case, found) if primary.kind == "oom" else ((), "")
     if len(group) > 1:
         shown = [g for g in shown if g not in group or g.id == primary.ids[0]]
-        yield _group_entry(primary, group)
+        yield _group_entry(primary, group, name)
     for grown in shown:
         rate = grown.rate_bytes_per_s
         speed = f", {format_bytes(round(rate))}/s" if rate is not None and abs(rate) >= MIB else ""
@@ -106,21 +106,25 @@ def _memory(case: Case, primary: Finding) -> Iterable[Entry]:
         yield _entry(primary, min(g.first_ns for g in rest), "memory", names, text)
 
 
-def _alike(case: Case, found: Sequence[growth.Growth]) -> Sequence[growth.Growth]:
-    groups = (growth.role_group(case.story, found, name) for name in ("dataloader_worker", "rank"))
-    return next((group for group in groups if len(group) > 1), ())
+def _alike(case: Case, found: Sequence[growth.Growth]) -> tuple[Sequence[growth.Growth], str]:
+    for role, name in (("dataloader_worker", "workers"), ("rank", "ranks")):
+        group = growth.role_group(case.story, found, role)
+        if len(group) > 1:
+            return group, name
+    return (), ""
 
 
-def _group_entry(primary: Finding, group: Sequence[growth.Growth]) -> Entry:
+def _group_entry(primary: Finding, group: Sequence[growth.Growth], name: str) -> Entry:
     """Workers that grew alike: one curve, of them all together."""
     first_ns, last_ns = min(g.first_ns for g in group), max(g.last_ns for g in group)
     series = [growth.resample(g.points, first_ns, last_ns).values_bytes for g in group]
     summed = tuple(sum(v or 0 for v in step) for step in zip(*series, strict=True))
     grown = [g.grown_bytes for g in group]
     each = f"{format_bytes(min(grown))} to {format_bytes(max(grown))} more each"
-    text = f"{format_bytes(summed[0])} to {format_bytes(summed[-1])} together, {each}"
+    first, last = sum(g.first_bytes for g in group), sum(g.last_bytes for g in group)
+    text = f"{format_bytes(first)} to {format_bytes(last)} together, {each}"
     whole = Series(values_bytes=summed, first_ns=first_ns, last_ns=last_ns)
-    return _entry(primary, first_ns, "memory", f"{len(group)} alike", text, series=whole)
+    return _entry(primary, first_ns, "memory", f"{len(group)} {name}", text, series=whole)
 
 
 def _cgroup(case: Case, primary: Finding) -> Iterable[Entry]:
@@ -198,19 +202,19 @@ def _dying(case: Case, primary: Finding) -> Iterable[Entry]:
 
 
 def _kills(case: Case, primary: Finding) -> Iterable[Entry]:
+    victims, folded_away = set(primary.ids), set(primary.ids[SHOWN_VICTIMS:])
     ours = [k for k in case.kills.kills if case.story.is_ours(k.id.tgid, k.start_ns)]
-    unshown = [kill for kill in ours if kill.id in primary.ids[SHOWN_VICTIMS:]]
+    others = [k for k in case.kills.kills if not case.story.is_ours(k.id.tgid, k.start_ns)]
+    unshown = [kill for kill in ours if kill.id in folded_away]
     if unshown:
         last = unshown[-1]
         text = f"for the same shortage, the last {format_duration(last.at_ns - primary.at_ns)} after the first"
         yield _entry(primary, last.at_ns, "kill", f"{len(unshown)} more", text, evidence=last.evidence)
     for kill in ours:
-        if kill not in unshown:
+        if kill.id not in folded_away:
             text = _memory_text(kill.mark) if kill.mark is not None else "killed by the kernel for want of memory"
-            told = kill.id in primary.ids
-            yield _kill(case, primary, kill, text, primary_one=told)
+            yield _kill(case, primary, kill, text, primary_one=kill.id in victims)
     # Of others the nearest one: what they are to this job is not known, and a busy machine has many.
-    others = [k for k in case.kills.kills if k not in ours]
     if others:
         nearest = min(others, key=lambda k: abs(k.at_ns - primary.at_ns))
         text = f"killed outside the job, and {len(others) - 1} more" if len(others) > 1 else "killed outside the job"
@@ -273,10 +277,11 @@ def _signal(case: Case, primary: Finding, signal: SignalSent, identity: ProcessI
 def _exits(case: Case, primary: Finding, downed: set[ProcessId]) -> Iterable[Entry]:
     """Ends of those with a part in it; the quiet ones are counted."""
     quiet: list[Death] = []
+    victims, folded_away = set(primary.ids), set(primary.ids[SHOWN_VICTIMS:])
     for death in case.deaths:
-        if death.id in primary.ids[SHOWN_VICTIMS:]:
+        if death.id in folded_away:
             continue
-        if death.id in primary.ids or death.id in downed or _worth_telling(case, primary, death):
+        if death.id in victims or death.id in downed or _worth_telling(case, primary, death):
             only_marked = death.exit is not None and death.exit.oom_marked and case.kills.of(death.id) is None
             marked = ", marked by the OOM killer" if only_marked else ""
             yield _entry(
@@ -286,7 +291,7 @@ def _exits(case: Case, primary: Finding, downed: set[ProcessId]) -> Iterable[Ent
                 people.short(case.story, death.id),
                 f"{death.status}{marked}",
                 pid=death.id.tgid,
-                primary=death.id in primary.ids,
+                primary=death.id in victims,
                 collateral=death.id in downed,
                 evidence=death.evidence,
             )

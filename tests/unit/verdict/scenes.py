@@ -285,12 +285,13 @@ class Scene:
         *,
         comm: str = "pt_data_worker",
         status: int = 9,
+        **marked: Any,
     ) -> OomMark:
         """A whole, undoubted OOM kill by the cgroup `run-7f3`, up to the exit."""
         trigger = pid if trigger is None else trigger
         self.oom_signal(pid, trigger)
         self.pass_time(40_000)
-        mark = self.mark(pid, trigger, comm=comm)
+        mark = self.mark(pid, trigger, comm=comm, **marked)
         self.levels(mark)
         self.pass_time(3 * NS_PER_MS)
         self.exit(pid, status, oom_marked=1, comm=comm)

@@ -121,11 +121,10 @@ def _summary(case: Case, shots: list[_Shot]) -> str:
 def _killed(case: Case, kill: Kill) -> Link:
     statement = kill.why
     if kill.mark is not None and kill.status == "present":
-        trigger = kill.mark.trigger_comm
-        on_whose = "its own" if kill.mark.trigger_tgid == kill.id.tgid else f"{trigger!r} ({kill.mark.trigger_tgid})'s"
-        statement = (
-            f"SIGKILL and OOM mark in one step of the OOM killer, on {on_whose} allocation{_log_text(case, kill)}"
-        )
+        mark = kill.mark
+        who = "it" if mark.trigger_tgid == kill.id.tgid else f"{mark.trigger_comm!r} ({mark.trigger_tgid})"
+        statement = f"SIGKILL and OOM mark in one step of the OOM killer, while {who} was allocating"
+        statement += _log_text(case, kill)
     return Link(link=1, name="the kernel killed it", status=kill.status, statement=statement, evidence=kill.evidence)
 
 

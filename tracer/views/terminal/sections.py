@@ -33,6 +33,10 @@ def write_headline(page: Page, incident: Incident) -> None:
         page.text(Text(page.tame(incident.summary)))
 
 
+_NO_VICTIM = frozenset({"exited", "crash", "cuda_oom", "inconclusive"})
+"""Nobody is known to have done anything to it."""
+
+
 def write_facts(page: Page, report: Report, incident: Incident) -> None:
     """Who was hit, who grew, who was allocating, who sent: each only where it says something new."""
     page.blank()
@@ -40,12 +44,14 @@ def write_facts(page: Page, report: Report, incident: Incident) -> None:
     if len(incident.victims) > 1:
         _victims(page, incident.victims)
     elif victim is not None:
-        label = "process" if incident.cause in {"exited", "crash", "cuda_oom"} else "victim"
+        label = "process" if incident.cause in _NO_VICTIM else "victim"
         _fact(page, label, _with_memory(victim))
     culprit = incident.culprit
     if culprit is not None:
         itself = victim is not None and victim.pid == culprit.pid and len(incident.victims) < 2
         _fact(page, "grew", f"{'the victim itself' if itself else culprit.who or f'pid {culprit.pid}'}: {culprit.why}")
+    if culprit is None and incident.growth is not None:
+        _fact(page, "grew", incident.growth)
     trigger = incident.trigger
     if trigger is not None and (victim is None or trigger.pid != victim.pid):
         _fact(page, "trigger", f"{words.described(trigger)}: it asked for memory at that moment")
@@ -135,9 +141,8 @@ def write_others(page: Page, report: Report, primary: Incident) -> None:
         return
     page.heading("Also seen")
     for incident in others:
-        when = words.moment(incident.at)
-        note = ", ".join(part for part in (when, incident.strength) if part)
-        _bulleted(page, Text(page.tame(words.headline(incident), indent=4)).append(f" ({note})", "dim"))
+        told = incident.summary or words.headline(incident)
+        _bulleted(page, Text(page.tame(told, indent=4)).append(f" ({incident.strength})", "dim"))
 
 
 def write_caveats(page: Page, texts: Iterable[str]) -> None:

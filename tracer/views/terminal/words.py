@@ -44,7 +44,7 @@ _ROLES: dict[Role, str] = {
 _SENDERS: dict[SenderKind, str] = {
     "kernel": "the kernel itself",
     "daemon": "an OOM daemon",
-    "launcher": "the launcher of the job",
+    "launcher": "above it in the job",
     "self": "the process itself",
     "job": "another process of the job",
     "outside": "from outside the job",
@@ -108,6 +108,8 @@ def anonymous(process: Process) -> str:
 
 def sender(by: Sender) -> str:
     """`slurmstepd, pid 812, uid 0, started by slurmd; from outside the job`."""
+    if by.kind == "kernel" and by.pid is None:
+        return "the kernel"
     parts = [by.comm or "a process"]
     if by.pid is not None:
         parts.append(f"pid {by.pid}")
