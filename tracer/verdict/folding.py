@@ -26,7 +26,9 @@ def folded(entries: Sequence[Entry]) -> Sequence[Entry]:
 
 
 def _same_row(row: Entry, entry: Entry) -> bool:
-    foldable = entry.kind in {"signal", "exit"} and not entry.primary and not row.primary
+    # An OOM victim's exit stays beside its kill.
+    foldable = entry.kind == "signal" or (entry.kind == "exit" and entry.collateral)
+    foldable = foldable and not entry.primary and not row.primary
     same = (row.kind, row.text, row.collateral, row.outside) == (
         entry.kind,
         entry.text,
