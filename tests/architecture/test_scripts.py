@@ -127,9 +127,8 @@ def test_a_setup_that_may_not_install_says_so_before_it_tries(tools):
     path = tools("bash", "dirname", "cat", apt_get="echo apt was called; exit 1")
     shutil.copy(ROOT / "scripts" / "setup", path / "setup")
     someone = {"user": 65534, "group": 65534, "extra_groups": ()} if os.geteuid() == 0 else {}
-    stopped = subprocess.run(
-        ["bash", path / "setup", "--dev"], env={"PATH": str(path)}, capture_output=True, text=True, check=False, **someone
-    )
+    command, env = ["bash", path / "setup", "--dev"], {"PATH": str(path)}
+    stopped = subprocess.run(command, env=env, capture_output=True, text=True, check=False, **someone)
 
     assert (stopped.returncode, stopped.stdout) == (1, "")
     assert re.match(

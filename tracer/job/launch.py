@@ -230,7 +230,9 @@ def _exec(argv: tuple[str, ...], candidates: tuple[str, ...], environ: Mapping[s
         except (FileNotFoundError, NotADirectoryError):
             continue
         except PermissionError as error:
-            refused = refused or error
+            # A folder in PATH that may not even be looked into says nothing about the command.
+            if len(candidates) == 1 or os.path.lexists(path):
+                refused = refused or error
         except OSError as error:
             if error.errno != errno.ENOEXEC:
                 raise

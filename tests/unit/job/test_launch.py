@@ -161,6 +161,19 @@ def test_a_program_that_cannot_be_executed_is_passed_over_for_the_next_in_path(t
     assert os.waitstatus_to_exitcode(status) == 7
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to become someone else")
+def test_a_folder_in_path_that_may_not_be_looked_into_is_passed_over(tmp_path):
+    (tmp_path / "private").mkdir(mode=0o700)
+    (tmp_path / "private" / "prog").write_text("#!/bin/sh\n")
+    (tmp_path / "private" / "prog").chmod(0o755)
+    someone = as_we_are(uid=65534, gid=65534, environ={"PATH": f"{tmp_path}/private:/usr/bin:/bin"})
+
+    status, failure = ended("prog", caller=someone)
+
+    assert (os.waitstatus_to_exitcode(status), failure.why("prog")) == (127, "command not found")
+    assert ended("true", caller=someone) == (0, None)
+
+
 def test_a_script_without_an_interpreter_line_runs_in_a_shell(tmp_path):
     file = tmp_path / "script"
     file.write_text("exit $1\n")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The DataLoader job in small looks and fails as the large one does."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -39,7 +40,8 @@ def job():
     for process in started:
         if process.poll() is None:
             for child in psutil.Process(process.pid).children(recursive=True):
-                child.kill()
+                with contextlib.suppress(psutil.NoSuchProcess):  # ended meanwhile, as a sibling's end may make it
+                    child.kill()
             process.kill()
         process.communicate()
 
