@@ -190,12 +190,14 @@ class Watch:
         return self._take_all(self._journal.attempt("the kernel log", log.read, otherwise=none))
 
     def _take_all(self, events: Sequence[Event]) -> int:
+        marks = {process_id(event.tgid, event.start_ns) for event in events if isinstance(event, OomMark)}
+        # Victims may begin and end in this very batch, and are members only in between.
+        ours = any(mark in self.members for mark in marks)
         for event in events:
             self.take(event)
-        marks = [event for event in events if isinstance(event, OomMark)]
+            ours = ours or (isinstance(event, ProcessForked) and process_id(event.tgid, event.start_ns) in marks)
         if marks:
             self._journal.secure()
-            ours = any(process_id(mark.tgid, mark.start_ns) in self.members for mark in marks)
             self.sampler.at_mark(time.monotonic_ns(), ours=ours)
         elif any(_is_evidence(event) for event in events):
             self._journal.flush()

@@ -10,6 +10,7 @@ import pytest
 from tests.unit.pipeline.stand_ins import START_NS, Feed, sources
 from tests.unit.pipeline.test_members import execed, exited, forked, started
 from tests.unit.pipeline.test_sampler import Notebook
+from tests.unit.verdict.scenes import Scene
 from tracer.events import LogGap, Losses, ProcessSeen, SignalSent
 from tracer.pipeline.watch import LOOK_AFTER_FORK_NS, MAX_FOREIGN_SIGNALS, Watch
 from tracer.units import NS_PER_S
@@ -208,3 +209,19 @@ def test_a_flood_of_other_processes_signals_does_not_fill_the_recording(bench, f
     assert [e for e in bench.book.events if isinstance(e, str)] == (
         [] if recorded == 300 else ["200 signals between processes outside the job were not recorded"]
     )
+
+
+@pytest.mark.parametrize(("marked", "ours"), [(11, True), (99, False)])
+def test_a_victim_that_lived_and_died_within_one_batch_is_one_of_the_job(monkeypatch, marked, ours):
+    kernel = Feed()
+    bench = Bench(kernel=kernel)
+    bench.watch.take(started())
+    done = []
+    monkeypatch.setattr(bench.watch.sampler, "at_mark", lambda _, **said: done.append(said))
+    mark = Scene().mark(marked, marked, start_ns=START_NS)
+    for event in (forked(11, START_NS), mark, exited(11, START_NS)):
+        kernel.say(event)
+    bench.watch.read_all()
+
+    assert done == [{"ours": ours}]
+    kernel.close()
