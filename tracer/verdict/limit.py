@@ -6,13 +6,14 @@ from collections.abc import Sequence
 import msgspec
 
 from tracer.events import CgroupSample, OomLevel, PressureSample
-from tracer.units import NS_PER_S, format_bytes, format_limit, has_limit
+from tracer.units import NS_PER_S, format_bytes, format_duration, format_limit, has_limit
 from tracer.verdict.kills import Kill
 from tracer.verdict.model import Cause, Level, Limit, Status
 from tracer.verdict.owner import find_owner, memsw
 from tracer.verdict.story import Story
 
-PRESSURE_NEAR_NS = 3 * NS_PER_S
+PRESSURE_NEAR_NS = 10 * NS_PER_S
+"""Short of memory the samples themselves have to wait."""
 SYSRQ_ORDER = -1
 
 CONSTRAINT_NAMES = {0: "CONSTRAINT_NONE", 1: "CONSTRAINT_CPUSET", 2: "CONSTRAINT_MEMORY_POLICY", 3: "CONSTRAINT_MEMCG"}
@@ -154,11 +155,9 @@ def _others(chain: Sequence[Level]) -> str:
 
 
 def _machine(story: Story, kill: Kill, constraint: str | None, chain: tuple[Level, ...]) -> Shortage:
-    pressure = min(
-        (p for p in story.of(PressureSample) if abs(p.ts_ns - kill.at_ns) <= PRESSURE_NEAR_NS),
-        key=lambda p: abs(p.ts_ns - kill.at_ns),
-        default=None,
-    )
+    # Never one from after the kill: by then the victim's memory is free again, and speaks against the truth.
+    before = [p for p in story.of(PressureSample) if 0 <= kill.at_ns - p.ts_ns <= PRESSURE_NEAR_NS]
+    pressure = before[-1] if before else None
     limit = Limit(
         constraint=constraint,
         chain=chain,
@@ -166,7 +165,7 @@ def _machine(story: Story, kill: Kill, constraint: str | None, chain: tuple[Leve
         swap_free_bytes=pressure.swap_free_bytes if pressure else None,
         swap_total_bytes=pressure.swap_total_bytes if pressure else None,
     )
-    memory = f"; {_memory(pressure)}" if pressure else ""
+    memory = f"; {_memory(pressure, kill.at_ns)}" if pressure else ""
     if constraint is None:
         statement = f"which limit ran out was not observed{memory}"
         return Shortage(cause="host_oom_unknown_scope", status="not_observed", statement=statement, limit=limit)
@@ -179,8 +178,9 @@ def _machine(story: Story, kill: Kill, constraint: str | None, chain: tuple[Leve
     return Shortage(cause=CAUSES[constraint], status="present", statement=what + memory, limit=limit, evidence=evidence)
 
 
-def _memory(pressure: PressureSample) -> str:
-    text = f"{format_bytes(pressure.mem_available_bytes)} of {format_bytes(pressure.mem_total_bytes)} were available"
+def _memory(pressure: PressureSample, at_ns: int) -> str:
+    text = f"{format_duration(at_ns - pressure.ts_ns)} before, "
+    text += f"{format_bytes(pressure.mem_available_bytes)} of {format_bytes(pressure.mem_total_bytes)} were available"
     if pressure.swap_total_bytes:
         text += f", swap {format_bytes(pressure.swap_free_bytes)} free of {format_bytes(pressure.swap_total_bytes)}"
     return text

@@ -23,6 +23,7 @@ from tracer.events import (
     Losses,
     OomLevel,
     OomMark,
+    PressureSample,
     ProcessExeced,
     ProcessExited,
     ProcessForked,
@@ -329,6 +330,18 @@ class Scene:
 
     def cgroup_sample(self, cgroup_id: int, path: str, **more: Any) -> None:
         self.add(CgroupSample(ts_ns=self.now_ns, source="cgroup", path=path, cgroup_id=cgroup_id, **more))
+
+    def pressure(self, available_bytes: int) -> None:
+        self.add(
+            PressureSample(
+                ts_ns=self.now_ns,
+                source="pressure",
+                mem_total_bytes=1024 * MIB,
+                mem_available_bytes=available_bytes,
+                swap_total_bytes=64 * MIB,
+                swap_free_bytes=0,
+            )
+        )
 
     def finish(self, status: int = 1 << 8, *, losses: Losses | None = None, root_exit: bool = True) -> list[AnyEvent]:
         """The job ends, the tracer says what it lost and stops."""

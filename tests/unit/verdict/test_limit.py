@@ -50,6 +50,24 @@ def test_a_machine_wide_kill_is_proved_only_where_the_constraint_was_seen() -> N
     assert ("host_oom_unknown_scope", "likely") == (incident.cause, incident.strength)
 
 
+def test_the_machines_memory_is_that_of_before_the_kill() -> None:
+    frames = ("mark_oom_victim", "__oom_kill_process", "oom_kill_process", "out_of_memory", "__alloc_pages_slowpath")
+    scene = Scene()
+    scene.job()
+    scene.pressure(9 * MIB)
+    scene.pass_time(2 * NS_PER_S)
+    scene.kill(frames=frames)
+    scene.log_decision(WORKERS[2], oom_memcg=None)
+    scene.pressure(900 * MIB)
+
+    incident = primary(judge(scene.finish()))
+    assert incident.limit is not None
+    assert (incident.limit.mem_available_bytes, incident.limit.swap_free_bytes) == (9 * MIB, 0)
+    assert incident.proof[1].statement == (
+        "the whole machine was out of memory; 2.0 s before, 9 MiB of 1 GiB were available, swap 0 B free of 64 MiB"
+    )
+
+
 def test_nested_limits_are_told_apart_by_their_own_counts() -> None:
     scene = Scene()
     scene.job()
