@@ -35,6 +35,18 @@ def test_the_stack_tells_whose_limit_ran_out(frames: tuple[str, ...], cause: str
     assert primary(judge(scene.finish())).cause == cause
 
 
+def test_an_operators_kill_was_on_nobodys_allocation() -> None:
+    frames = ("mark_oom_victim", "__oom_kill_process", "oom_kill_process", "out_of_memory", "moom_callback")
+    scene = Scene()
+    scene.job()
+    scene.kill(trigger=WORKERS[0], frames=frames)
+
+    incident = primary(judge(scene.finish()))
+    assert incident.trigger is None
+    assert "an operator's request" in incident.proof[0].statement
+    assert "allocating" not in incident.proof[0].statement
+
+
 def test_a_machine_wide_kill_is_proved_only_where_the_constraint_was_seen() -> None:
     frames = ("mark_oom_victim", "__oom_kill_process", "oom_kill_process", "out_of_memory", "__alloc_pages_slowpath")
     scene = Scene()

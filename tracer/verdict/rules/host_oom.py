@@ -64,7 +64,13 @@ def _finding(case: Case, shots: list[_Shot]) -> Finding:
     kill, shortage = first.kill, first.shortage
     death = case.death(kill.id)
     doubts = story.doubts(kill.at_ns, death.at_ns if death else kill.at_ns)
-    links = (_killed(case, kill), _ran_out(shortage), belongs(story, kill.id), _died(case, kill), _not_cuda(case))
+    links = (
+        _killed(case, kill, shortage),
+        _ran_out(shortage),
+        belongs(story, kill.id),
+        _died(case, kill),
+        _not_cuda(case),
+    )
     sure = strength(links, doubts)
     found = growth.growths(story, kill.at_ns, [s.kill for s in shots])
     shared_bytes = growth.shmem_growth(story, _limit_id(kill, shortage), kill.at_ns)
@@ -88,7 +94,8 @@ def _finding(case: Case, shots: list[_Shot]) -> Finding:
         summary=_summary(case, shots),
         victim=people.process(story, kill.id, kill),
         victims=tuple(people.process(story, s.kill.id, s.kill) for s in shots),
-        trigger=people.trigger(story, kill),
+        # Who carries an operator's request out asked for no memory.
+        trigger=None if shortage.cause == "operator_oom" else people.trigger(story, kill),
         culprit=grown,
         growth=None if grown is not None else growth.together(story, found, shared_bytes),
         limit=shortage.limit,
@@ -118,13 +125,13 @@ def _summary(case: Case, shots: list[_Shot]) -> str:
     return f"{who}{others} died{at}: {shortage.statement}."
 
 
-def _killed(case: Case, kill: Kill) -> Link:
+def _killed(case: Case, kill: Kill, shortage: Shortage) -> Link:
     statement = kill.why
     if kill.mark is not None and kill.status == "present":
         mark = kill.mark
         who = "it" if mark.trigger_tgid == kill.id.tgid else f"{mark.trigger_comm!r} ({mark.trigger_tgid})"
-        statement = f"SIGKILL and OOM mark in one step of the OOM killer, while {who} was allocating"
-        statement += _log_text(case, kill)
+        when = "at an operator's request" if shortage.cause == "operator_oom" else f"while {who} was allocating"
+        statement = f"SIGKILL and OOM mark in one step of the OOM killer, {when}{_log_text(case, kill)}"
     return Link(link=1, name="the kernel killed it", status=kill.status, statement=statement, evidence=kill.evidence)
 
 
