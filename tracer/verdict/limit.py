@@ -143,6 +143,8 @@ def _usage(level: Level) -> str:
         text = f"{format_bytes(level.usage_bytes)} used"
     if level.memsw_limit_bytes is not None:
         text += f", with swap {format_bytes(level.memsw_usage_bytes)} of {format_bytes(level.memsw_limit_bytes)}"
+    if level.swap_limit_bytes and level.swap_usage_bytes is not None:
+        text += f", swap {format_bytes(level.swap_usage_bytes)} of {format_bytes(level.swap_limit_bytes)}"
     return text
 
 

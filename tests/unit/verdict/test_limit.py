@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.verdict.scenes import LAUNCHER, WORKERS, Scene, changed, primary, without, worker_killed
 from tracer.events import Header, JobStarted, LoggedUsage, OomLevel
-from tracer.units import MIB, NS_PER_S
+from tracer.units import MIB, NO_LIMIT_BYTES, NS_PER_S
 from tracer.verdict.judge import judge
 
 
@@ -171,3 +171,14 @@ def test_without_bpf_the_limit_is_the_one_that_the_kernels_log_tells() -> None:
         incident.limit.limit_bytes,
     )
     assert ("host_oom_cgroup", "likely") == (incident.cause, incident.strength)
+
+
+@pytest.mark.parametrize(
+    ("swap_limit_bytes", "told"), [(32 * MIB, True), (0, False), (NO_LIMIT_BYTES, False), (None, False)]
+)
+def test_a_limit_on_swap_is_told_beside_that_on_memory(swap_limit_bytes: int | None, told: bool) -> None:
+    events = changed(worker_killed(), Header, cgroup_version=2)
+    events = changed(events, OomLevel, swap_usage_bytes=31 * MIB, swap_limit_bytes=swap_limit_bytes)
+
+    statement = primary(judge(events)).proof[1].statement
+    assert statement.startswith(f"limit of /run-7f3: 512 MiB of 512 MiB{', swap 31 MiB of 32 MiB' * told}; ")
