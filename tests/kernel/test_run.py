@@ -224,6 +224,18 @@ def test_oom_score_adj_of_the_job_is_what_it_would_be_without_us(oomtrace):
     assert oomtrace("cat", "/proc/self/oom_score_adj").out == before
 
 
+def test_the_tracer_is_passed_over_by_the_oom_killer_where_it_may_ask_for_that(oomtrace):
+    before = Path("/proc/self/oom_score_adj").read_text().strip()
+    both = oomtrace("sh", "-c", "cat /proc/$PPID/oom_score_adj /proc/self/oom_score_adj").out.split()
+
+    assert both == ["-1000" if may_shun_oom_killer() else before, before]
+
+
+def may_shun_oom_killer():
+    script = "with open('/proc/self/oom_score_adj', 'w') as file: file.write('-1000')"
+    return subprocess.run([sys.executable, "-S", "-c", script], capture_output=True, check=False).returncode == 0
+
+
 def test_a_limit_that_lets_nothing_run_starts_no_job(oomtrace, tmp_path):
     process = oomtrace.start("touch", "started", options=("--swap-max", "0", "--memory-max", "1"))
     process.communicate(timeout=60)

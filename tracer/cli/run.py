@@ -163,6 +163,7 @@ class _Run:
             cgroup=cgroup,
             notes=tuple(self._notes),
             ready=self._files.ready,
+            shuns_oom_killer=True,
         )
 
     def _report(self, writer: RecordingWriter, outcome: Outcome) -> None:

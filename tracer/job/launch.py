@@ -21,6 +21,8 @@ NOT_FOUND, NOT_EXECUTABLE, NOT_RELEASED = 127, 126, 125
 
 _FAILURE = struct.Struct("=ii")
 _MISSING = (errno.ENOENT, errno.ENOTDIR)
+_NEVER = -1000
+"""OOM_SCORE_ADJ_MIN, include/uapi/linux/oom.h: not even memory.oom.group takes such a process."""
 # Ignored by every Python at start, and ignored signals survive exec: a job must not inherit that.
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -183,6 +185,22 @@ def reset_oom_score_adj(pid: int, caller: Caller, *, proc_root: str = "/proc") -
     except (OSError, ValueError) as error:
         return f"the job's oom_score_adj could not be set back to {wanted}: {error}"
     return None
+
+
+def shun_oom_killer(*, proc_root: str = "/proc") -> bool:
+    """Have the OOM killer pass this process over: short of memory, the witness must not be the victim.
+
+    Call it after `hold`: a job that was forked before does not inherit it.
+
+    Returns:
+        Whether that was allowed: it needs CAP_SYS_RESOURCE.
+    """
+    try:
+        with open(f"{proc_root}/self/oom_score_adj", "w", encoding="ascii") as file:
+            file.write(str(_NEVER))
+    except OSError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)

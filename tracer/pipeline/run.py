@@ -16,7 +16,7 @@ from tracer.errors import CgroupUnavailable
 from tracer.events import JobEnded, JobStarted
 from tracer.job.cgroup import JobCgroup
 from tracer.job.identity import Caller
-from tracer.job.launch import Job, StartFailure, hold, reset_oom_score_adj
+from tracer.job.launch import Job, StartFailure, hold, reset_oom_score_adj, shun_oom_killer
 from tracer.job.signals import FORWARDED, SignalInbox
 from tracer.job.terminal import Terminal
 from tracer.pipeline.helper import Helper
@@ -50,6 +50,8 @@ class Plan:
     """What is known before the start and belongs among the caveats."""
     ready: TextIO | None = None
     """Gets a line with the job's pid once that runs under watch. Open already, with the caller's rights."""
+    shuns_oom_killer: bool = False
+    """Whether this process, for the rest of its life, is to be passed over where that is allowed."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,8 @@ class Pipeline:
         self._guarded("arming", self._watch.arm)
         with SignalInbox() as inbox:
             job = hold(self._plan.argv, self._plan.caller)
+            if self._plan.shuns_oom_killer:
+                shun_oom_killer()
             try:
                 self._guarded("starting the watch over the job", lambda: self._prepare(job))
                 self._release(job)

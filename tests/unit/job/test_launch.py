@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tracer.job.identity import Caller
-from tracer.job.launch import Stage, hold, reset_oom_score_adj
+from tracer.job.launch import Stage, hold, reset_oom_score_adj, shun_oom_killer
 
 ENVIRON = {"PATH": os.environ["PATH"], "GIVEN": "yes"}
 
@@ -226,3 +226,12 @@ def test_oom_score_adj_is_left_alone_where_it_is_right_and_set_where_not(tmp_pat
     assert file.read_text() == "100"
     assert reset_oom_score_adj(1, as_we_are(), proc_root=str(tmp_path)) is None
     assert "could not" in reset_oom_score_adj(2, as_we_are(oom_score_adj=1), proc_root=str(tmp_path))
+
+
+def test_the_oom_killer_is_shunned_where_that_is_allowed(tmp_path):
+    file = tmp_path / "self" / "oom_score_adj"
+    assert not shun_oom_killer(proc_root=str(tmp_path))
+    file.parent.mkdir()
+
+    assert shun_oom_killer(proc_root=str(tmp_path))
+    assert file.read_text() == "-1000"
