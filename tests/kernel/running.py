@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.checkout import ROOT
+from tests.kernel.workload import SLOWER
 from tracer.recording import read_recording
 
 
@@ -54,9 +55,9 @@ def oomtrace(can_trace, tmp_path):
         return subprocess.Popen(command, cwd=tmp_path, env=environ, text=True, **kwargs)
 
     def finish(process):
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=60 * SLOWER)
         command = [sys.executable, "-m", "tracer", "report", "--json", str(path)]
-        report = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=True)
+        report = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60 * SLOWER, check=True)
         return Run(process.returncode, out, err, path, json.loads(report.stdout))
 
     def run(*job, options=(), **kwargs):

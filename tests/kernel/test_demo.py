@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.checkout import ROOT
+from tests.kernel.workload import SLOWER
 
 pytestmark = pytest.mark.kernel
 
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.kernel
 def shown():
     if Path(sys.prefix) != ROOT / ".venv":
         pytest.skip("scripts/demo uses this checkout's .venv, and these tests run from another one")
-    return subprocess.run(["scripts/demo"], cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(["scripts/demo"], cwd=ROOT, capture_output=True, text=True, timeout=100 * SLOWER, check=False)
 
 
 def test_the_demo_proves_the_kill_and_only_the_kill(shown):

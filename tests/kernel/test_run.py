@@ -12,7 +12,7 @@ import pytest
 
 from tests.architecture.checkout import ROOT
 from tests.kernel.running import said
-from tests.kernel.workload import DEADLINE_S, wait_for
+from tests.kernel.workload import DEADLINE_S, SLOWER, wait_for
 from tracer.events import JobStarted, ProcessForked, ProcessSeen
 from tracer.job.cgroup import NAME_PREFIX, find_hierarchy
 from tracer.recording import read_recording
@@ -96,7 +96,7 @@ def test_a_job_that_no_oom_killer_ended_is_never_called_an_oom_kill(oomtrace, jo
 )
 def test_a_command_that_cannot_be_run_is_told_in_one_line_and_not_recorded(oomtrace, tmp_path, command, code, said):
     process = oomtrace.start(command, options=("--memory-max", "64M"))
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=60 * SLOWER)
 
     assert (process.returncode, out, err) == (code, "", f"oomtrace: {command}: {said}\n")
     assert list(tmp_path.iterdir()) == []
@@ -238,7 +238,7 @@ def may_shun_oom_killer():
 
 def test_a_limit_that_lets_nothing_run_starts_no_job(oomtrace, tmp_path):
     process = oomtrace.start("touch", "started", options=("--swap-max", "0", "--memory-max", "1"))
-    process.communicate(timeout=60)
+    process.communicate(timeout=60 * SLOWER)
 
     # Refused before anything is made: a page rounds it to nothing, and no program starts in that.
     assert process.returncode == 2
