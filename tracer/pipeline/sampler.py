@@ -17,7 +17,9 @@ DENSE_NS = 100 * NS_PER_MS
 STAY_DENSE_NS = 2 * NS_PER_S
 NEAR_A_LIMIT = 0.9
 COST_SHARE = 50
-"""A round that took T is followed by a pause of at least 50 T: 2 % of one CPU, however large the job."""
+"""A round that cost T of CPU time is followed by a pause of at least 50 T: 2 % of one CPU, however large the job."""
+LONGEST_PAUSE_NS = 5 * NS_PER_S
+"""Short of memory a round reclaims at its own expense, and that is when samples are worth most."""
 
 
 class Sampler:
@@ -60,7 +62,8 @@ class Sampler:
             self._round(now_ns, chain)
         # What it took of a CPU: on a busy machine a round lasts longer, and costs no more.
         took_ns = time.thread_time_ns() - began_ns
-        self._next_ns = now_ns + max(DENSE_NS if dense else WATCH_NS, COST_SHARE * took_ns)
+        pause_ns = max(DENSE_NS if dense else WATCH_NS, COST_SHARE * took_ns)
+        self._next_ns = now_ns + min(pause_ns, LONGEST_PAUSE_NS)
         return found
 
     def at_mark(self, now_ns: int, *, ours: bool) -> None:

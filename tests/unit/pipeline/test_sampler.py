@@ -8,7 +8,7 @@ import pytest
 from tests.unit.pipeline.stand_ins import START_NS, Feed, sources
 from tracer.events import CgroupSample, JobStarted, ProcessGone, ProcessSample, ReclaimSample
 from tracer.pipeline.members import Members
-from tracer.pipeline.sampler import COST_SHARE, DENSE_NS, WATCH_NS, Sampler, near_its_limit
+from tracer.pipeline.sampler import COST_SHARE, DENSE_NS, LONGEST_PAUSE_NS, WATCH_NS, Sampler, near_its_limit
 from tracer.units import NO_LIMIT_BYTES, NS_PER_S
 
 
@@ -151,13 +151,16 @@ def test_a_busy_machine_makes_rounds_longer_and_not_rarer(bench, monkeypatch):
     assert bench.sampler.due_ns() - (now_ns + NS_PER_S) < NS_PER_S / 2
 
 
-def test_a_round_that_costs_much_is_followed_by_a_long_pause(bench, monkeypatch):
-    spent_ns = iter((0, NS_PER_S))
+@pytest.mark.parametrize(
+    ("cost_ns", "pause_ns"), [(NS_PER_S // 20, COST_SHARE * NS_PER_S // 20), (6 * NS_PER_S, LONGEST_PAUSE_NS)]
+)
+def test_a_round_that_costs_much_is_followed_by_a_long_pause_within_bounds(bench, monkeypatch, cost_ns, pause_ns):
+    spent_ns = iter((0, cost_ns))
     monkeypatch.setattr("tracer.pipeline.sampler.time.thread_time_ns", lambda: next(spent_ns))
     now_ns = time.monotonic_ns()
     bench.sampler.tick(now_ns)
 
-    assert bench.sampler.due_ns() == now_ns + COST_SHARE * NS_PER_S
+    assert bench.sampler.due_ns() == now_ns + pause_ns
 
 
 @pytest.mark.parametrize(
