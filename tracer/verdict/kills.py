@@ -204,7 +204,7 @@ def _from_signal(story: Story, signal: SignalSent, kills: Sequence[Kill]) -> Kil
     identity = process_id(signal.tgid, signal.start_ns)
     if signal.result != DELIVERED:
         return None
-    victim = next((k for k in kills if _same_oom(story, k, signal)), None)
+    victim = next((k for k in reversed(kills) if _same_oom(story, k, signal)), None)
     if victim is not None:
         why = f"SIGKILL by the kernel within the OOM kill of pid {victim.id.tgid}; a shared memory map was not observed"
     elif _marked_exit(story, identity) is not None:
