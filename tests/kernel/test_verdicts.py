@@ -16,7 +16,14 @@ pytestmark = pytest.mark.kernel
 MIB = 1 << 20
 FREEZER = Path("/sys/fs/cgroup/freezer")
 EATER = "x = []\nwhile True: x.append(bytes([1]) * (1 << 20))"
-SLEEPER = "import time\nkept = bytes([1]) * (30 << 20)\ntime.sleep(600)"
+SLEEPER = """
+import os, time
+while not os.path.exists("moved"):
+    time.sleep(0.01)
+kept = bytes([1]) * (30 << 20)
+open("kept", "w").close()
+time.sleep(600)
+"""
 
 
 @pytest.fixture
@@ -45,6 +52,9 @@ def test_a_process_that_was_dying_when_it_was_marked_was_not_killed_by_the_oom_k
     process = oomtrace.start(sys.executable, "-S", "-c", SLEEPER, options=("--ready-file", str(ready)))
     pid = ready_pid(process, ready)
     memory_cgroup.add(pid)
+    # Memory stays with the cgroup in which it was first touched.
+    (tmp_path / "moved").touch()
+    wait_for((tmp_path / "kept").exists, "it to take its memory")
     Path(f"/proc/{pid}/oom_score_adj").write_text("1000")
     eater = hog(memory_cgroup)
     (freezer / "cgroup.procs").write_text(str(pid))
