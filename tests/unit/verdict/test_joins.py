@@ -142,7 +142,7 @@ def test_a_stack_of_another_mark_is_not_its_own(fields: dict[str, int]) -> None:
     scene.oom_signal(VICTIM, TRIGGER)
     mark = marked(scene, None)
     values = {"mark_ts_ns": mark.ts_ns, "tgid": mark.tgid, **fields}
-    scene.add(KernelStack(ts_ns=scene.now_ns, frames=KILL_STACK, **values))
+    scene.add(KernelStack(ts_ns=scene.now_ns, frames=KILL_STACK, **values))  # type: ignore[arg-type]
 
     assert only(scene).frames is None
 
