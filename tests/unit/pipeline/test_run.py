@@ -196,7 +196,7 @@ def test_a_proc_that_fails_costs_neither_the_job_nor_its_status(watched):
     given = sources()
     given.processes.fault = OSError(5, "input/output error")
 
-    outcome, events = watched("exit 7", processes=given.processes)
+    outcome, events = watched("sleep 0.2; exit 7", processes=given.processes)
 
     assert outcome.exit_code == 7
     assert any(text.startswith("reading processes failed") for text in notes(events))
