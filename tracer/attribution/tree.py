@@ -148,12 +148,8 @@ class Tree:
         """The member with this pid at this moment, if that is certain; for sources that know a pid only."""
         found = [
             m
-            for m in self.members.values()
-            if m.id.tgid == tgid
-            and (
-                m.id == self.root or (m.began_ns is not None and m.began_ns - (0 if m.fork else _SIGHT_LAG_NS) <= ts_ns)
-            )
-            and (m.end_ns is None or ts_ns <= m.end_ns + _LOG_LAG_NS)
+            for m in self._by_tgid.get(tgid, ())
+            if (m.id == self.root or _had_begun(m, ts_ns)) and (m.end_ns is None or ts_ns <= m.end_ns + _LOG_LAG_NS)
         ]
         return found[0] if len(found) == 1 else None
 
