@@ -6,22 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.unit.verdict.marks import OTHER, TRIGGER, VICTIM, begun, found, marked, only
-from tests.unit.verdict.scenes import DYING_STACK, KILL_STACK, Scene, identity, start_of
-from tracer.events import KernelStack, OomDecision, SignalInfo
+from tests.unit.verdict.marks import OTHER, TRIGGER, VICTIM, begun, decided, found, marked, only
+from tests.unit.verdict.scenes import DYING_STACK, KILL_STACK, identity, start_of
+from tracer.events import KernelStack, SignalInfo
 from tracer.units import NS_PER_MS, NS_PER_S, TICK_NS
 from tracer.verdict.kills import functions
 
 GROUP_STACK = ("mark_oom_victim", "__oom_kill_process", "oom_kill_memcg_member", "mem_cgroup_scan_tasks")
-
-
-def decision(scene: Scene, at_ns: int, trigger_tid: int = TRIGGER, memcg_id: int = 77) -> None:
-    scene.add(
-        OomDecision(
-            ts_ns=at_ns, cpu=1, memcg_id=memcg_id, total_allowed_bytes=0, chosen_points=0, tgid=VICTIM, tid=VICTIM,
-            trigger_tgid=TRIGGER, trigger_tid=trigger_tid, gfp_mask=0, order=0, constraint=3,
-        )
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize("before_ns", [0, 1, NS_PER_S])
@@ -200,15 +191,15 @@ def test_a_decision_is_of_the_same_thread_and_just_before(before_ns: int, trigge
     scene = begun()
     scene.oom_signal(VICTIM, TRIGGER)
     marked(scene)
-    decision(scene, scene.now_ns - before_ns, trigger_tid)
+    decided(scene, ts_ns=scene.now_ns - before_ns, trigger_tid=trigger_tid)
 
     assert taken == (only(scene).decision is not None)
 
 
 def test_of_two_decisions_the_newest_counts() -> None:
     scene = begun()
-    decision(scene, scene.now_ns - 2, memcg_id=5)
-    decision(scene, scene.now_ns - 1, memcg_id=6)
+    decided(scene, ts_ns=scene.now_ns - 2, memcg_id=5)
+    decided(scene, ts_ns=scene.now_ns - 1, memcg_id=6)
     scene.oom_signal(VICTIM, TRIGGER)
     marked(scene)
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from tests.unit.verdict.marks import decided
 from tests.unit.verdict.scenes import LAUNCHER, Scene, without
-from tracer.events import Header, JobStarted, OomDecision
+from tracer.events import Header, JobStarted
 from tracer.units import MIB, NO_LIMIT_BYTES, NS_PER_S
 from tracer.verdict.kills import find_kills
 from tracer.verdict.owner import Owner, find_owner, is_whole, memsw
@@ -38,17 +39,12 @@ class Case:
         *,
         root: bool = True,
         log: str | None = None,
-        decided: int | None = None,
+        memcg_id: int | None = None,
     ) -> Owner:
         """The owner of the limit, by levels with these values; a level with `None` was not recorded."""
         scene = self.scene
-        if decided is not None:
-            scene.add(
-                OomDecision(
-                    ts_ns=scene.now_ns, cpu=1, memcg_id=decided, total_allowed_bytes=0, chosen_points=0, tgid=LAUNCHER,
-                    tid=LAUNCHER, trigger_tgid=LAUNCHER, trigger_tid=LAUNCHER, gfp_mask=0, order=0, constraint=3,
-                )
-            )  # fmt: skip
+        if memcg_id is not None:
+            decided(scene, memcg_id=memcg_id, trigger_tid=LAUNCHER)
         scene.oom_signal(LAUNCHER, LAUNCHER)
         mark = scene.mark(LAUNCHER, LAUNCHER)
         for depth, (name, cgroup_id, values) in enumerate((("own", 78, own), ("run", 77, run), ("", 1, {}))):
@@ -71,13 +67,13 @@ def counts(own: int | None, run: int | None) -> tuple[dict[str, Any], dict[str, 
 
 
 def test_the_oom_killers_own_word_settles_it() -> None:
-    owner = Case().killed(FULL, FULL, decided=77, log=OWN)
+    owner = Case().killed(FULL, FULL, memcg_id=77, log=OWN)
 
     assert ((RUN,), True, ()) == (owner.cgroups, owner.sure, owner.caveats)
 
 
 def test_a_cgroup_that_is_not_above_the_victim_is_not_taken_from_the_oom_killer() -> None:
-    owner = Case().killed(*counts(1, 0), decided=5)
+    owner = Case().killed(*counts(1, 0), memcg_id=5)
 
     assert ((OWN,), "the only level at its limit") == (owner.cgroups, owner.how)
 

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.unit.verdict.marks import TRIGGER, VICTIM, begun, marked, only
+from tests.unit.verdict.marks import TRIGGER, VICTIM, begun, decided, marked, only
 from tests.unit.verdict.scenes import KILL_STACK, LAUNCHER, Scene, changed
-from tracer.events import Header, LoggedDecision, LoggedUsage, OomDecision, PressureSample
+from tracer.events import Header, LoggedDecision, LoggedUsage, PressureSample
 from tracer.units import MIB, NS_PER_S
 from tracer.verdict.kills import find_kills
 from tracer.verdict.limit import Shortage, find_shortage
@@ -30,18 +30,12 @@ def killed(
     frames: tuple[str, ...] | None = None,
     *levels: tuple[int, str, dict[str, Any]],
     scene: Scene | None = None,
-    decided: dict[str, Any] | None = None,
+    decision: dict[str, Any] | None = None,
 ) -> Scene:
     """A kill with these levels (depth, name, values); the id of a level's cgroup is 70 and its depth."""
     scene = scene or begun()
-    if decided is not None:
-        values = {"memcg_id": 0, "order": 0, "constraint": None, **decided}
-        scene.add(
-            OomDecision(
-                ts_ns=scene.now_ns, cpu=1, total_allowed_bytes=0, chosen_points=0, tgid=VICTIM, tid=VICTIM,
-                trigger_tgid=TRIGGER, trigger_tid=TRIGGER, gfp_mask=0, **values,
-            )
-        )  # fmt: skip
+    if decision is not None:
+        decided(scene, **{"memcg_id": 0, "constraint": None, **decision})
     scene.oom_signal(VICTIM, TRIGGER)
     mark = marked(scene, frames)
     for depth, name, fields in levels:
@@ -63,7 +57,7 @@ def killed(
 def test_the_oom_killers_own_word_comes_before_stack_and_log(
     constraint: int, name: str | None, cause: str, words: str, frames: tuple[str, ...] | None
 ) -> None:
-    scene = killed(frames, decided={"constraint": constraint})
+    scene = killed(frames, decision={"constraint": constraint})
     scene.log_decision(VICTIM)
     scene.items = [e if not isinstance(e, LoggedDecision) else msgspec.structs.replace(e, oom_memcg=None)
                    for e in scene.items]  # fmt: skip
@@ -76,7 +70,7 @@ def test_the_oom_killers_own_word_comes_before_stack_and_log(
 
 @pytest.mark.parametrize("name", ["mem_cgroup_out_of_memory", "mem_cgroup_oom_synchronize"])
 def test_the_stack_comes_before_the_log(name: str) -> None:
-    scene = killed((*KILL_STACK[:4], name), decided={})
+    scene = killed((*KILL_STACK[:4], name), decision={})
     scene.log_decision(VICTIM, oom_memcg=None)
 
     assert "host_oom_cgroup" == shortage(scene).cause
@@ -142,7 +136,7 @@ def test_without_any_of_these_the_scope_is_unknown() -> None:
 def test_an_operator_asked_for_it_by_stack_or_order(
     frames: tuple[str, ...] | None, order: int | None, asked: bool
 ) -> None:
-    found = shortage(killed(frames, decided=None if order is None else {"order": order}))
+    found = shortage(killed(frames, decision=None if order is None else {"order": order}))
 
     assert asked == ("operator_oom" == found.cause)
     assert not asked or "present" == found.status
@@ -195,7 +189,7 @@ def test_a_single_doubtful_limit_is_told_with_its_figures() -> None:
 
 
 def test_an_owner_without_a_limit_is_told_by_its_use() -> None:
-    found = shortage(killed(KILL_STACK, (0, "own", FREE), (1, "", FREE), decided={"memcg_id": 70, "constraint": 3}))
+    found = shortage(killed(KILL_STACK, (0, "own", FREE), (1, "", FREE), decision={"memcg_id": 70, "constraint": 3}))
 
     assert "limit of /own: 300 MiB used; named by the OOM killer itself" == found.statement
 
