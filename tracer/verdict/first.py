@@ -47,7 +47,7 @@ def _can_have_failed_it(case: Case, finding: Finding) -> bool:
         by = death.by if death is not None else None
         sender = people.sender_id(by) if by is not None else None
         return _has_part(case, identity) and (sender is None or not _in_training(case, sender))
-    if _in_training(case, identity) or identity == case.story.tree.root:
+    if any(_in_training(case, one) or one == case.story.tree.root for one in finding.ids):
         return True
     end = case.root_death
     if finding.kind == "oom":
