@@ -262,6 +262,18 @@ def test_while_the_job_runs_the_first_death_is_told_and_no_tidying_up() -> None:
     assert ("sigkill", HELPER) == first(scene.finish(root_exit=False))
 
 
+def test_while_the_job_runs_the_first_death_is_that_by_the_first_signal() -> None:
+    scene = job()
+    scene.fork(302, LAUNCHER)
+    scene.signal(HELPER, 9, **OUTSIDE)
+    scene.pass_time(1)
+    struck(scene, 302)
+    scene.pass_time(1)
+    scene.exit(HELPER, 9)
+
+    assert ("sigkill", HELPER) == first(scene.finish(root_exit=False))
+
+
 def test_while_the_job_runs_and_nothing_happened_no_end_is_told() -> None:
     assert ("inconclusive", LAUNCHER) == first(job().finish(root_exit=False))
 
