@@ -57,6 +57,13 @@ def workers_of(process, count):
             return found
 
 
+def lives(process):
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 def comm(pid):
     try:
         return Path(f"/proc/{pid}/comm").read_text().strip()
@@ -96,7 +103,10 @@ def test_a_worker_that_is_killed_takes_its_rank_and_the_others_with_it(job):
     assert process.returncode == 1
     assert f"RuntimeError: DataLoader worker (pid {workers[5].pid}) is killed by signal: Killed. \n" in err
     assert "failed (exitcode: 1)" in err
-    assert not [worker for worker in workers if worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE]
+    deadline = time.monotonic() + DEADLINE_S
+    while left := [worker for worker in workers if lives(worker)]:
+        assert time.monotonic() < deadline, f"still there: {left}"
+        time.sleep(0.01)
 
 
 def test_a_launcher_that_is_told_to_end_ends_all(job):
