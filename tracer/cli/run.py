@@ -28,7 +28,7 @@ from tracer.units import MIB, format_bytes
 
 MIN_MEMORY_BYTES = MIB
 """In less no program starts."""
-AT_THE_END_S, AFTER_THE_REPORT_S = 0.2, 2.0
+AT_THE_END_S, AFTER_THE_REPORT_S = 0.2, 6.0
 """So long is waited for what is left of the job, so that its cgroup can be removed."""
 
 

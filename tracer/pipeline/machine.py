@@ -35,6 +35,10 @@ class KernelFeed:
     def pending(self) -> bool:
         return self._live.pending
 
+    @property
+    def naming(self) -> bool:
+        return self._live.naming
+
     def fileno(self) -> int:
         return self._live.fileno()
 

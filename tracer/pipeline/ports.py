@@ -41,6 +41,11 @@ class Kernel(Protocol):
     def start_to_armed_ns(self) -> int | None: ...
 
     @property
+    def naming(self) -> bool:
+        """Whether stacks of marks are still to get their names."""
+        ...
+
+    @property
     def pending(self) -> bool:
         """Whether `read` will have more soon, although the descriptor does not say so."""
 

@@ -229,7 +229,7 @@ class Pipeline:
                 quiet_since_ns = now_ns if came else quiet_since_ns
                 enough_ns = QUIET_WITH_SURVIVORS_NS if len(self._watch.members) else QUIET_NS
                 dry = now_ns - quiet_since_ns >= enough_ns and self._inspector.idle() and not self._watch.pending()
-                patience_ns = GRACE_FOR_STACKS_NS if self._watch.pending() else GRACE_NS
+                patience_ns = GRACE_FOR_STACKS_NS if self._watch.naming() else GRACE_NS
                 if dry or now_ns - ended_ns >= patience_ns:
                     return
 

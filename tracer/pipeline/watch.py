@@ -142,6 +142,11 @@ class Watch:
         kernel = self._sources.kernel
         return kernel is not None and not self._journal.gave_up("the ring buffer") and kernel.pending
 
+    def naming(self) -> bool:
+        """Whether stacks of marks are still to get their names."""
+        kernel = self._sources.kernel
+        return kernel is not None and not self._journal.gave_up("the ring buffer") and kernel.naming
+
     def tick(self, now_ns: int) -> None:
         """Do what the time asks for."""
         if self.pending():

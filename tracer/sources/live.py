@@ -88,6 +88,12 @@ class LiveSource:
         with self._changed:
             return self._cut or self._outstanding > 0
 
+    @property
+    def naming(self) -> bool:
+        """Whether stacks are still to come: a proof rests on them, so they are worth waiting for."""
+        with self._changed:
+            return self._outstanding > 0
+
     def finish(self, timeout_s: float) -> bool:
         """Waits until all stacks that were read have names, or the time is up; then `read` once more."""
         deadline = time.monotonic() + timeout_s

@@ -28,46 +28,71 @@ def first_failure(case: Case, findings: Sequence[Finding], end: Finding) -> Find
     if case.root_death is not None and not case.root_death.failed:
         # The job came through: a kill of one of its processes is still what is asked about.
         return ooms[0] if ooms else end
-    heavy = [f for f in findings if _can_have_failed_it(case, f)]
-    light = [f for f in findings if f.kind == "inside" and _has_part(case, f.ids[0])]
+    explained = _explains_the_status(case)
+    heavy = [f for f in findings if _can_have_failed_it(case, f, explained)]
+    if heavy:
+        beside = [f for f in findings if f.kind == "inside" and _is_child(case, f.ids[0])]
+        return _uppermost(case, [*heavy, *beside], heavy)
+    if explained is not None:
+        return next((f for f in findings if f.ids[0] == explained), end)
     # Of its own accord: told only where nothing was done to the job, since a launcher may have got over it.
-    light += [exited.of_member(case, d) for d in case.deaths if d.code and _in_training(case, d.id)]
-    for candidates in (heavy, ooms, light):
+    failed = [d for d in case.deaths if d.code and d is not case.root_death and _in_training(case, d.id)]
+    light = [f for f in findings if f.kind == "inside" and _has_part(case, f.ids[0])]
+    light += [exited.of_member(case, d) for d in failed]
+    for candidates in (ooms, light):
         if candidates:
-            return _uppermost(case, candidates)
+            return _uppermost(case, candidates, candidates)
     deaths = [f for f in findings if f.kind == "death"]
     return deaths[0] if deaths and case.root_death is None else end
 
 
-def _can_have_failed_it(case: Case, finding: Finding) -> bool:
+def _can_have_failed_it(case: Case, finding: Finding, explained: ProcessId | None) -> bool:
     """Done to the job from elsewhere, or by something within it that has no part in the training."""
     identity = finding.ids[0]
     if finding.kind == "inside":
         death = case.death(identity)
         by = death.by if death is not None else None
         sender = people.sender_id(by) if by is not None else None
-        return _has_part(case, identity) and (sender is None or not _in_training(case, sender))
+        # A helper that the job ended by itself is tidied up, whatever else went wrong.
+        involved = _in_training(case, identity) or identity == case.story.tree.root
+        return involved and (sender is None or not _in_training(case, sender))
     if any(_in_training(case, one) or one == case.story.tree.root for one in finding.ids):
         return True
     end = case.root_death
     if finding.kind == "oom":
         return end is None or end.at_ns - finding.at_ns <= SOON_NS
-    return _is_repeated(case, identity)
+    return identity == explained
 
 
-def _is_repeated(case: Case, identity: ProcessId) -> bool:
-    """Whether the root, as a shell does, exited with 128 + the signal that had just ended its child."""
-    end, death = case.root_death, case.death(identity)
+def _explains_the_status(case: Case) -> ProcessId | None:
+    """The last child of the root whose end the root's status repeats, as a shell's does: the code, or 128 + signal.
+
+    Not one with a part in the training: a launcher's status repeats nothing, it says that some rank failed.
+    """
+    end = case.root_death
+    if end is None or end.signal:
+        return None
+    same = [
+        d
+        for d in case.deaths
+        if _is_child(case, d.id)
+        and not _in_training(case, d.id)
+        and (d.code == end.code if not d.signal else 128 + d.signal == end.code)
+        and 0 <= end.at_ns - d.at_ns <= REPEATED_NS
+    ]
+    # One that the shell ended itself only where no other end can be meant.
+    own = [d for d in same if d.by is None or people.sender_id(d.by) != case.story.tree.root]
+    last = next(reversed(own or same), None)
+    return last.id if last is not None else None
+
+
+def _is_child(case: Case, identity: ProcessId) -> bool:
     member = case.story.tree.members.get(identity)
-    if end is None or death is None or member is None or member.parent != case.story.tree.root:
-        return False
-    return not end.signal and end.code == 128 + death.signal and 0 <= end.at_ns - death.at_ns <= REPEATED_NS
+    return member is not None and member.parent == case.story.tree.root
 
 
 def _has_part(case: Case, identity: ProcessId) -> bool:
-    member = case.story.tree.members.get(identity)
-    root = case.story.tree.root
-    return _in_training(case, identity) or identity == root or (member is not None and member.parent == root)
+    return _in_training(case, identity) or identity == case.story.tree.root or _is_child(case, identity)
 
 
 def _in_training(case: Case, identity: ProcessId) -> bool:
@@ -75,12 +100,11 @@ def _in_training(case: Case, identity: ProcessId) -> bool:
     return role is not None and role.name in TRAINING_ROLES
 
 
-def _uppermost(case: Case, candidates: Iterable[Finding]) -> Finding:
-    """The earliest; of one blow to many, the one that stands above the others."""
-    ordered = sorted(candidates, key=lambda f: (f.at_ns, f.ids))
-    first = ordered[0]
-    for other in ordered[1:]:
-        same = other.kind == first.kind and other.incident.sender == first.incident.sender
-        if same and other.at_ns - ordered[0].at_ns <= ONE_BLOW_NS and first.incident.sender is not None:
+def _uppermost(case: Case, candidates: Iterable[Finding], sure: Sequence[Finding]) -> Finding:
+    """The earliest of the sure ones; of one blow to many, the one of the candidates that stands above the others."""
+    first = earliest = min(sure, key=lambda f: (f.at_ns, f.ids))
+    for other in sorted(candidates, key=lambda f: (f.at_ns, f.ids)):
+        same = other.kind == first.kind and other.incident.sender == first.incident.sender is not None
+        if same and abs(other.at_ns - earliest.at_ns) <= ONE_BLOW_NS:
             first = other if case.story.tree.is_ancestor(other.ids[0], first.ids[0]) else first
     return first

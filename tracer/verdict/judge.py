@@ -124,12 +124,14 @@ def _caveats(case: Case, findings: Sequence[Finding]) -> tuple[str, ...]:
     """What holds for the whole recording, and what was seen of others."""
     told = {caveat for finding in findings for caveat in finding.incident.caveats}
     found = [c for c in case.story.caveats if c not in told]
-    strangers = [k for k in case.kills.kills if not case.story.is_ours(k.id.tgid, k.start_ns)]
-    if strangers:
-        first = strangers[0]
-        name = first.mark.comm if first.mark is not None else "?"
-        more = f" and {len(strangers) - 1} more" if len(strangers) > 1 else ""
-        found.append(f"The kernel also killed {name!r} (pid {first.id.tgid}){more} outside this job.")
+    story = case.story
+    strangers = [k for k in case.kills.kills if not story.is_ours(k.id.tgid, k.start_ns)]
+    for unsure, where in ((True, "; whether that was of this job could not be told"), (False, " outside this job")):
+        group = [k for k in strangers if story.may_be_ours(k.levels) == unsure]
+        if group:
+            name = group[0].mark.comm if group[0].mark is not None else "?"
+            more = f" and {len(group) - 1} more" if len(group) > 1 else ""
+            found.append(f"The kernel also killed {name!r} (pid {group[0].id.tgid}){more}{where}.")
     if len(found) > MAX_CAVEATS:
         found = [*found[:MAX_CAVEATS], f"{len(found) - MAX_CAVEATS} more remarks stand in the recording."]
     return tuple(found)

@@ -64,7 +64,8 @@ def process(story: Story, identity: ProcessId, kill: Kill | None = None) -> Proc
         start_ns=member.start_ns if member else None,
         ns_pids=_ns_pids(story, identity, mark),
         comm=mark.comm if mark is not None else member.comm if member else None,
-        role=role.name if role is not None else "outside",
+        # The kernel's tree filter had it, whether or not its line of forks was recorded in full.
+        role=role.name if role is not None else "job" if member is not None and member.claimed else "outside",
         role_known_by=role.known_by if role is not None else None,
         rank=role.rank if role is not None else None,
         worker=role.worker if role is not None else None,

@@ -20,6 +20,7 @@ from tracer.events import (
     LogEvent,
     Losses,
     Note,
+    OomLevel,
     ProcessId,
     SignalSent,
     process_id,
@@ -137,14 +138,16 @@ class Story:
         found = []
         first, last = from_ns - LOSS_WINDOW_BEFORE_NS, to_ns + LOSS_WINDOW_AFTER_NS
         before: Losses | None = None
-        confirmed = False
+        confirmed, lost = False, 0
         for now in self.of(Losses):
             since = before.ts_ns if before else 0
             moved = now.total - (before.total if before else 0)
             if moved > 0 and since <= last and now.ts_ns >= first:
-                found.append(f"{moved} kernel records were lost near it")
+                lost += moved
             confirmed = confirmed or now.ts_ns >= to_ns
             before = now
+        if lost:
+            found.append(f"{lost} kernel records were lost near it")
         if not confirmed:
             found.append("the recording ends before it could say whether records were lost")
         if self.missing_events:
@@ -172,6 +175,9 @@ class Story:
             found.append(f"Lost in all: {_loss_text(last)}.")
         if last is not None and last.log_gaps:
             found.append(f"{last.log_gaps} records of the kernel log were overwritten before they could be read.")
+        watched = bool(self.of(Armed)) and bool(self.of(Disarmed))
+        if watched and self.tree.root is not None and not self.follows_job:
+            found.append("The kernel's records could not be told to be of this job: is there a pid or time namespace?")
         untrusted = sum(1 for e in self.of(LogEvent) if not e.trusted)
         if untrusted:
             found.append(f"{untrusted} log records may be forged and were not counted as evidence.")
@@ -182,6 +188,11 @@ class Story:
         """Whether the process is of the job: by recorded forks, or by the kernel's tree filter."""
         member = self.member(tgid, start_ns)
         return member is not None and (member.id in self.tree.members or member.claimed)
+
+    def may_be_ours(self, levels: Sequence[OomLevel]) -> bool:
+        """Whether a kill that is not known to be of the job may be: in its own cgroup, or pids cannot be compared."""
+        own = self.job.cgroup_id if self.job is not None and self.job.own_cgroup else None
+        return not self.follows_job or own in {level.cgroup_id for level in levels}
 
     def member(self, tgid: int, start_ns: int) -> Member | None:
         """Everything known of the process."""

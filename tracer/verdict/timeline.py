@@ -219,15 +219,24 @@ def _kills(case: Case, primary: Finding) -> Iterable[Entry]:
     # Of others the nearest one: what they are to this job is not known, and a busy machine has many.
     if others:
         nearest = min(others, key=lambda k: abs(k.at_ns - primary.at_ns))
-        text = f"killed outside the job, and {len(others) - 1} more" if len(others) > 1 else "killed outside the job"
-        yield _kill(case, primary, nearest, text, outside=True)
+        unsure = case.story.may_be_ours(nearest.levels)
+        text = "killed; whether it was of this job is not known" if unsure else "killed"
+        text += f", and {len(others) - 1} more" if len(others) > 1 else ""
+        yield _kill(case, primary, nearest, text, outside=not unsure, named=True)
 
 
 def _kill(
-    case: Case, about: Finding, kill: Kill, text: str, *, primary_one: bool = False, outside: bool = False
+    case: Case,
+    about: Finding,
+    kill: Kill,
+    text: str,
+    *,
+    primary_one: bool = False,
+    outside: bool = False,
+    named: bool = False,
 ) -> Entry:
     comm = kill.mark.comm if kill.mark is not None else "?"
-    who = f"{comm} {kill.id.tgid}" if outside else people.short(case.story, kill.id)
+    who = f"{comm} {kill.id.tgid}" if named else people.short(case.story, kill.id)
     return _entry(
         about,
         kill.at_ns,
@@ -302,7 +311,7 @@ def _exits(case: Case, primary: Finding, downed: set[ProcessId]) -> Iterable[Ent
     if quiet:
         failed = sum(1 for d in quiet if d.failed)
         count = "1 other" if len(quiet) == 1 else f"{len(quiet)} others"
-        how = "ended quietly" if not failed else f"ended, {failed} of them with a status of their own"
+        how = "ended quietly" if not failed else f"ended, {failed} with a non-zero status"
         yield _entry(primary, quiet[-1].at_ns, "exit", count, how)
 
 

@@ -18,7 +18,7 @@ class Feed:
 
     hooks = (Hook("raw_tracepoint:mark_victim", True, None, True),)
     start_to_armed_ns = 7
-    pending = False
+    pending = naming = False
 
     def __init__(self):
         self._read_fd, self._write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)

@@ -35,7 +35,7 @@ def test_a_plain_end_is_proved_by_four_links() -> None:
     found = end(job(), 3 << 8)
 
     assert [(1, "present"), (2, "present"), (3, "present"), (4, "present")] == told(found)
-    assert (f"Launcher (pid {LAUNCHER}) exited with status 3", 3, ()) == (
+    assert ("The job exited with status 3", 3, ()) == (
         found.headline,
         found.exit_code,
         found.victims,

@@ -206,7 +206,7 @@ def test_a_signal_that_ended_the_shell_is_no_repetition() -> None:
         (HELPER, WORKERS[0], True),
         (CHILD, RANK, True),
         (HELPER, LAUNCHER, True),
-        (CHILD, HELPER, True),
+        (CHILD, HELPER, False),
         (HELPER, CHILD, False),
         (RANK, WORKERS[0], False),
         (LAUNCHER, RANK, False),

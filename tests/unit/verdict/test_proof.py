@@ -105,7 +105,7 @@ def job_killed(waited: int | None, *, seen: bool = True) -> Link:
 
 
 def test_a_parents_wait_confirms_or_contradicts() -> None:
-    assert "exit by signal 9 after 0 us, and so its parent's wait says" == job_killed(9).statement
+    assert "exit by signal 9 after 0 us; its parent's wait says the same" == job_killed(9).statement
     assert "exit by signal 9 after 0 us" == job_killed(None).statement
     assert "exit by signal 9 after 0 us" == job_killed(9, seen=False).statement
     contradicted = job_killed(0)

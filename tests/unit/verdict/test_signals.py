@@ -132,7 +132,7 @@ def test_where_the_kernel_does_not_follow_the_job_nothing_is_said_of_its_oom_kil
     found = primary(judge(scene.finish(root_exit=False)))
 
     assert ("inconclusive", "not_observed") == (found.cause, found.proof[1].status)
-    assert "signal 9 (SIGKILL); so its parent's wait says" == found.proof[3].statement
+    assert "signal 9 (SIGKILL); its parent's wait says the same" == found.proof[3].statement
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_a_sharer_is_of_the_same_incident_though_its_limit_was_not_seen() -> Non
     assert [VICTIM, OTHER] == [victim.pid for victim in found.victims]
     assert f"(pid {VICTIM})" in found.summary
     assert ("Of the other 1 victims, the kill of 1 was not seen in full.",) == found.caveats
-    assert " and 1 more died" in found.summary
+    assert " and 1 more within" in found.summary
     assert "because cgroup /run-7f3 reached its limit" in found.summary
 
 
@@ -68,7 +68,7 @@ def test_of_the_other_victims_it_is_told_how_many_were_not_seen_to_die_of_it() -
     found = incident(scene)
 
     assert ("Of the other 3 victims, 2 were not seen to die of it.",) == found.caveats
-    assert " and 1 more died" in found.summary
+    assert " and 1 more within" in found.summary
 
 
 def test_what_is_not_known_of_the_first_victim_is_not_counted_among_the_others() -> None:

@@ -114,15 +114,16 @@ def _limit_id(kill: Kill, shortage: Shortage) -> int | None:
 def _summary(case: Case, shots: list[_Shot]) -> str:
     story, kill, shortage = case.story, shots[0].kill, shots[0].shortage
     who = people.subject(story, kill.id)
-    dead = sum(1 for s in shots[1:] if (death := case.death(s.kill.id)) is not None and death.signal == SIGKILL)
-    others = f" and {dead} more" if dead else ""
+    dead = [s.kill for s in shots[1:] if (death := case.death(s.kill.id)) is not None and death.signal == SIGKILL]
+    span = format_duration(dead[-1].at_ns - kill.at_ns) if dead else ""
+    others = f", and {len(dead)} more within {span}," if dead else ""
     limit = shortage.limit
     clock = (story.utc(kill.at_ns) or "")[11:23]
     at = f" at {clock} UTC" if clock else ""
     if shortage.cause == "host_oom_cgroup" and shortage.status == "present":
         used = f": {format_bytes(limit.usage_bytes)} of {format_bytes(limit.limit_bytes)}" if limit.limit_bytes else ""
-        return f"{who}{others} died{at} because cgroup {' or '.join(limit.cgroups)} reached its limit{used}."
-    return f"{who}{others} died{at}: {shortage.statement}."
+        return f"{who} died{at}{others} because cgroup {' or '.join(limit.cgroups)} reached its limit{used}."
+    return f"{who} died{at}{others.rstrip(',')}: {shortage.statement}."
 
 
 def _killed(case: Case, kill: Kill, shortage: Shortage) -> Link:
@@ -178,7 +179,7 @@ def _died(case: Case, kill: Kill) -> Link:
     if death is None:
         return link("not_observed", "its exit was not seen")
     after_ns = death.at_ns - kill.at_ns
-    waited = ", and so its parent's wait says" if death.ended and death.exit else ""
+    waited = "; its parent's wait says the same" if death.ended and death.exit else ""
     if not death.waits_agree:
         return link("not_observed", f"the kernel saw {death.status}, but its parent's wait says otherwise")
     if death.signal != SIGKILL:

@@ -133,7 +133,7 @@ def _not_oom(case: Case, death: Death) -> Link:
 
 
 def _died(death: Death) -> Link:
-    waited = "; so its parent's wait says" if death.ended is not None else ""
+    waited = "; its parent's wait says the same" if death.ended is not None else ""
     status: Status = "present" if death.waits_agree else "absent"
     statement = f"{death.status}{waited}" if death.waits_agree else "its parent's wait says otherwise"
     evidence = tuple(e.seq for e in (death.exit, death.ended) if e is not None)
