@@ -7,6 +7,7 @@ test is required. One that does not apply here (a cgroup v2 file on a v1 machine
 """
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,13 @@ def kind_of(path: Path) -> str | None:
 
 
 def pytest_configure(config):
+    # Under nohup, or in the background of a script, signals are ignored from the start, and every child
+    # inherits that: tests of signals would then test the caller's shell.
+    for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     unknown = REQUIRED - set(KINDS)
     if unknown:
         raise pytest.UsageError(f"OOMTRACE_REQUIRE knows {', '.join(KINDS)}, not {', '.join(sorted(unknown))}")
