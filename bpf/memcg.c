@@ -2,7 +2,7 @@
 /*
  * Memory cgroups: the chain of a victim at its mark, and reclaim stalls.
  *
- * raw tracepoints vmscan:mm_vmscan_{memcg_reclaim,direct_reclaim}_{begin,end}, in all kernels since 2.6.35:
+ * raw tracepoints vmscan:mm_vmscan_{memcg_reclaim,direct_reclaim}_{begin,end}, in every kernel from 4.18 on:
  * around every run of direct reclaim, in the context of the task that has to wait for it.
  */
 

@@ -2,7 +2,7 @@
 /*
  * The job's processes: fork, exec and exit.
  *
- * raw tracepoints sched:sched_process_{fork,exec,exit}, since 2.6.3x. Threads are left out: a process is its
+ * raw tracepoints sched:sched_process_{fork,exec,exit}, in every kernel from 4.18 on. Threads are left out: a process is its
  * thread group, begins with its leader and ends with its last thread.
  */
 

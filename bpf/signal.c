@@ -3,7 +3,7 @@
  * Fatal signals: who sent what to whom.
  *
  * raw tracepoint signal:signal_generate (int sig, struct kernel_siginfo *info, struct task_struct *task,
- * int group, int result), in this order since 2.6.38: in the sender's context, the target's siglock held.
+ * int group, int result), in this order from 4.18 to 7.x: in the sender's context, the target's siglock held.
  * signal_deliver says nothing of the cause: by then a group exit hides it.
  */
 

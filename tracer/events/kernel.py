@@ -39,7 +39,7 @@ class SignalInfo(enum.IntEnum):
 
 
 class Constraint(enum.IntEnum):
-    """enum oom_constraint, include/linux/oom.h; unchanged since 2.6.3x."""
+    """enum oom_constraint, include/linux/oom.h; the same from 4.18 to 7.x."""
 
     CONSTRAINT_NONE = 0
     CONSTRAINT_CPUSET = 1
