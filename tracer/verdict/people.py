@@ -7,6 +7,7 @@ from tracer.events import OomMark, ProcessId, ProcessSample, SignalInfo, SignalS
 from tracer.units import NS_PER_S
 from tracer.verdict.kills import KERNEL_INFO, Kill
 from tracer.verdict.model import Process, Sender, SenderKind
+from tracer.verdict.owner import is_whole
 from tracer.verdict.story import Story
 
 SENT_BY_CURRENT = frozenset({0, -1, -6})
@@ -205,7 +206,7 @@ def _last_sample(member: Member) -> ProcessSample | None:
 
 
 def _cgroup(story: Story, identity: ProcessId, kill: Kill | None) -> str | None:
-    if kill is not None and kill.levels and kill.levels[-1].name == "":
+    if kill is not None and is_whole(kill) and not any(level.name_cut for level in kill.levels):
         return "/" + "/".join(level.name for level in reversed(kill.levels[:-1]))
     member = story.tree.processes.get(identity)
     return next((s.cgroup for s in reversed(member.seen) if s.cgroup is not None), None) if member else None
