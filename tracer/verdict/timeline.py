@@ -39,7 +39,7 @@ def build(case: Case, primary: Finding, downed: set[ProcessId]) -> tuple[Entry, 
         *_reclaim(case, primary),
         *_dying(case, primary),
         *_kills(case, primary),
-        *_signals(case, primary),
+        *_signals(case, primary, downed),
         *_exits(case, primary, downed),
         *_gone(case, primary),
     ]
@@ -261,17 +261,18 @@ def _memory_text(mark: OomMark) -> str:
     return ", ".join(f"{format_bytes(size)} {kind}" for size, kind in parts if size or kind == "anonymous")
 
 
-def _signals(case: Case, primary: Finding) -> Iterable[Entry]:
+def _signals(case: Case, primary: Finding, downed: set[ProcessId]) -> Iterable[Entry]:
     """Signals that ended a process of the job, OOM kills aside, and SIGTERMs to it."""
     deaths = [d for d in case.deaths if not _tidied_up(case, primary, d)]
     told = {id(d.by) for d in deaths if d.by is not None} | {id(d.terminated) for d in deaths if d.terminated}
     for signal in case.story.of(SignalSent):
         identity = process_id(signal.tgid, signal.start_ns)
         if id(signal) in told and case.kills.of(identity) is None:
-            yield _signal(case, primary, signal, identity)
+            later = signal.ts_ns > primary.at_ns
+            yield _signal(case, primary, signal, identity, collateral=later and identity in downed)
 
 
-def _signal(case: Case, primary: Finding, signal: SignalSent, identity: ProcessId) -> Entry:
+def _signal(case: Case, primary: Finding, signal: SignalSent, identity: ProcessId, *, collateral: bool) -> Entry:
     return _entry(
         primary,
         signal.ts_ns,
@@ -280,7 +281,7 @@ def _signal(case: Case, primary: Finding, signal: SignalSent, identity: ProcessI
         f"{signal_name(signal.signal)} from {people.sender_text(case.story, signal)}",
         pid=identity.tgid,
         primary=identity in primary.ids and signal.ts_ns == primary.at_ns,
-        collateral=identity not in primary.ids and signal.ts_ns > primary.at_ns,
+        collateral=collateral,
         evidence=(signal.seq,),
     )
 
