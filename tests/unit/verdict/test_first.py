@@ -296,6 +296,30 @@ def test_of_one_blow_the_uppermost_is_told() -> None:
     assert RANK == blow((RANK, 0, OUTSIDE), (WORKERS[0], 1, OUTSIDE))
 
 
+def test_of_one_blow_by_a_helper_a_child_of_the_root_is_told_though_it_has_no_part_in_the_training() -> None:
+    scene = job()
+    scene.fork(302, LAUNCHER)
+    scene.fork(303, 302)
+    scene.fork(304, 303, comm="pt_data_worker")
+    for pid in (304, 303, 302):
+        scene.signal(pid, 9, **by(HELPER))
+        scene.exit(pid, 9)
+        scene.pass_time(1)
+
+    assert ("sigkill", 302) == first(scene.finish())
+
+
+def test_a_blow_long_before_by_the_same_sender_is_another_one() -> None:
+    scene = job()
+    scene.fork(302, LAUNCHER)
+    scene.fork(304, 302, comm="pt_data_worker")
+    struck(scene, 302, **by(HELPER))
+    scene.pass_time(5 * NS_PER_S)
+    struck(scene, 304, **by(HELPER))
+
+    assert ("sigkill", 304) == first(scene.finish())
+
+
 def test_a_later_blow_or_another_sender_is_not_the_same_blow() -> None:
     assert WORKERS[0] == blow((WORKERS[0], 0, OUTSIDE), (RANK, NS_PER_S + 1, OUTSIDE))
     assert WORKERS[0] == blow((WORKERS[0], 0, OUTSIDE), (RANK, 1, OTHERS))

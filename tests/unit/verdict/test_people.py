@@ -50,6 +50,8 @@ def sender(number: int = 9, pid: int = VICTIM, scene: Scene | None = None, **sen
         ({**OUTSIDE, "code": -6}, ("outside", 7, "bash")),
         ({**OUTSIDE, "info": SignalInfo.NOINFO, "code": 77}, ("outside", 7, "bash")),
         ({**OUTSIDE, "info": SignalInfo.NOINFO, "sender_flags": EXITING}, ("kernel", None, None)),
+        ({**OUTSIDE, "info": SignalInfo.NOINFO, "sender_flags": 1}, ("outside", 7, "bash")),
+        ({**OUTSIDE, "sender_flags": 1}, ("outside", 7, "bash")),
         ({**OUTSIDE, "sender_flags": EXITING}, ("outside", 7, "bash")),
         ({**OUTSIDE, "info": SignalInfo.PRIV}, ("kernel", None, None)),
         ({**OUTSIDE, "info": SignalInfo.FORCED}, ("kernel", None, None)),

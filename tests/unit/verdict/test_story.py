@@ -17,6 +17,7 @@ from tracer.events import (
     JobStarted,
     Losses,
     Note,
+    OomLevel,
     ProcessForked,
     ProcessSample,
 )
@@ -74,6 +75,10 @@ def test_a_span_has_its_window_before_its_start_and_after_its_end() -> None:
 
 def test_losses_are_counted_since_the_reading_before_and_told_in_one() -> None:
     assert ("6 kernel records were lost near it",) == told([(-1, 2), (0, 6), (1, 6)])
+
+
+def test_a_count_that_falls_gives_nothing_back() -> None:
+    assert ("5 kernel records were lost near it",) == told([(-2, 5), (-1, 3), (0, 3)])
 
 
 @pytest.mark.parametrize(("after_ns", "confirmed"), [(-1, False), (0, True)])
@@ -216,6 +221,34 @@ def test_a_process_is_of_the_job_by_its_forks_or_by_the_kernels_filter() -> None
     story = Story(scene.events)
 
     assert [True, True, False, True, False] == [story.is_ours(pid, start_of(pid)) for pid in (RANK, 300, 301, 302, 303)]
+
+
+@pytest.mark.parametrize(
+    ("own_cgroup", "cgroup_id", "followed", "may_be"),
+    [(True, 77, True, True), (True, 78, True, False), (False, 77, True, False), (True, 78, False, True)],
+)
+def test_a_kill_that_cannot_be_placed_may_be_of_the_job_by_its_cgroup_or_where_pids_do_not_compare(
+    own_cgroup: bool, cgroup_id: int, followed: bool, may_be: bool
+) -> None:
+    scene = Scene()
+    scene.begin(own_cgroup=own_cgroup)
+    scene.exit(LAUNCHER, 0, in_tree=int(followed))
+    scene.level(scene.mark(500, 500), 0, name="", cgroup_id=cgroup_id, events_local_oom=0)
+    levels = [event for event in scene.events if isinstance(event, OomLevel)]
+
+    assert may_be == Story(scene.events).may_be_ours(levels)
+    assert not Story(without(watched(), JobStarted)).follows_job
+    assert Story(without(scene.events, JobStarted)).may_be_ours(levels)
+
+
+def test_that_the_kernel_does_not_follow_the_job_is_said_of_a_whole_recording() -> None:
+    words = "could not be told to be of this job"
+
+    assert words in caveats(unclaimed())
+    assert words not in caveats(watched())
+    assert words not in caveats(without(unclaimed(), Armed))
+    assert words not in caveats(without(unclaimed(), Disarmed))
+    assert words not in caveats(without(unclaimed(), JobStarted))
 
 
 def caveats(events: list[AnyEvent]) -> str:

@@ -57,6 +57,15 @@ def test_a_sharer_is_of_the_same_incident_though_its_limit_was_not_seen() -> Non
     assert "because cgroup /run-7f3 reached its limit" in found.summary
 
 
+def test_other_victims_are_told_with_the_time_in_which_they_were_killed() -> None:
+    scene = begun()
+    for pid in WORKERS[:3]:
+        scene.kill(pid)
+        scene.pass_time(100 * NS_PER_MS)
+
+    assert "UTC, and 2 more within 206 ms, because" in incident(scene).summary
+
+
 def test_of_the_other_victims_it_is_told_how_many_were_not_seen_to_die_of_it() -> None:
     scene = begun()
     scene.kill(VICTIM)
