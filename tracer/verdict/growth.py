@@ -100,7 +100,9 @@ def culprit(story: Story, found: Sequence[Growth], shared_bytes: int = 0) -> Cul
     others = total - top.grown_bytes
     span = format_duration(top.last_ns - top.first_ns)
     why = f"{format_bytes(top.grown_bytes)} more in {span}"
-    if len(found) > 1:
+    if len(found) == 2:
+        why += f"; the other process of the job {format_bytes(others)}"
+    elif len(found) > 2:
         why += f"; the other {len(found) - 1} processes of the job together {format_bytes(others)}"
     start_ns = story.tree.processes[top.id].start_ns
     return Culprit(pid=top.id.tgid, start_ns=start_ns, why=why, who=describe(story, top.id))

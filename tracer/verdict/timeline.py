@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 
 from tracer.events import (
     CgroupSample,
-    OomLevel,
     OomMark,
     ProcessId,
     ReclaimSample,
@@ -155,7 +154,7 @@ def _reclaim(case: Case, primary: Finding) -> Iterable[Entry]:
     kill = case.kills.of(primary.ids[0])
     ids = {level.cgroup_id for level in kill.levels} if kill is not None else set()
     if kill is not None:
-        ids |= _stalled_cgroups(case, kill)
+        ids |= _own_cgroup(case)
     by_cgroup: dict[int, list[ReclaimSample]] = {}
     for sample in case.story.of(ReclaimSample):
         if sample.cgroup_id in ids:
@@ -178,11 +177,10 @@ def _reclaim(case: Case, primary: Finding) -> Iterable[Entry]:
         yield _entry(primary, min(first_ns, primary.at_ns), "reclaim", "kernel", text)
 
 
-def _stalled_cgroups(case: Case, kill: Kill) -> set[int]:
-    """Cgroups of the job's processes: a sibling's stall is for the same limit."""
+def _own_cgroup(case: Case) -> set[int]:
+    """The cgroup made for the job: a sibling of the victim stalls for the same limit."""
     job = case.story.job
-    own = {job.cgroup_id} if job is not None and job.cgroup_id is not None and job.own_cgroup else set()
-    return own | {level.cgroup_id for level in case.story.of(OomLevel) if level.ts_ns == kill.at_ns}
+    return {job.cgroup_id} if job is not None and job.cgroup_id is not None and job.own_cgroup else set()
 
 
 def _dying(case: Case, primary: Finding) -> Iterable[Entry]:
