@@ -137,7 +137,9 @@ def passed_on(story: Story, signal: SignalSent) -> SignalSent | None:
 
 
 def _from_tracer(story: Story, signal: SignalSent) -> bool:
-    return story.header is not None and names_its_sender(signal) and signal.sender_tgid == story.header.pid
+    if story.header is None or story.pids_differ:  # its pid is another process's to the kernel
+        return False
+    return names_its_sender(signal) and signal.sender_tgid == story.header.pid
 
 
 def sender_id(signal: SignalSent) -> ProcessId:

@@ -3,8 +3,8 @@
 
 import pytest
 
-from tests.unit.verdict.scenes import LAUNCHER, RANK, WORKERS, Scene, primary, start_of
-from tracer.events import ProcessGone, SignalInfo
+from tests.unit.verdict.scenes import LAUNCHER, RANK, WORKERS, Scene, changed, primary, start_of
+from tracer.events import Header, ProcessGone, SignalInfo
 from tracer.units import NS_PER_S
 from tracer.verdict.judge import judge
 
@@ -136,6 +136,15 @@ def test_a_signal_passed_on_by_the_tracer_is_said_to_be_that() -> None:
     scene.signal(LAUNCHER, 15, sender_tgid=99, sender_tid=99, sender_start_ns=3, sender_comm="oomtrace")
 
     assert "passed it on" in primary(judge(scene.finish(status=15))).headline
+
+
+def test_in_a_pid_namespace_another_process_with_the_tracers_pid_is_not_taken_for_it() -> None:
+    scene = Scene()
+    scene.begin()
+    scene.signal(LAUNCHER, 15, sender_tgid=99, sender_tid=99, sender_start_ns=3, sender_comm="stranger")
+    incident = primary(judge(changed(scene.finish(status=15), Header, own_pid_namespace=True)))
+
+    assert "'stranger'" in incident.headline
 
 
 def test_a_process_that_vanished_proves_nothing() -> None:
