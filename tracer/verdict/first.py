@@ -104,7 +104,12 @@ def _uppermost(case: Case, candidates: Iterable[Finding], sure: Sequence[Finding
     """The earliest of the sure ones; of one blow to many, the one of the candidates that stands above the others."""
     first = earliest = min(sure, key=lambda f: (f.at_ns, f.ids))
     for other in sorted(candidates, key=lambda f: (f.at_ns, f.ids)):
-        same = other.kind == first.kind and other.incident.sender == first.incident.sender is not None
-        if same and abs(other.at_ns - earliest.at_ns) <= ONE_BLOW_NS:
-            first = other if case.story.tree.is_ancestor(other.ids[0], first.ids[0]) else first
+        if _is_same_blow(earliest, other) and case.story.tree.is_ancestor(other.ids[0], first.ids[0]):
+            first = other
     return first
+
+
+def _is_same_blow(one: Finding, other: Finding) -> bool:
+    sender = one.incident.sender
+    same = sender is not None and other.incident.sender == sender and other.kind == one.kind
+    return same and abs(other.at_ns - one.at_ns) <= ONE_BLOW_NS

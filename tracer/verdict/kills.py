@@ -118,7 +118,7 @@ def find_kills(story: Story) -> Kills:
             by_trigger.setdefault(kill.mark.trigger_tid, []).append(kill)
     for signal in story.of(SignalSent):
         identity = process_id(signal.tgid, signal.start_ns)
-        if _is_kernel_sigkill(signal) and identity not in kills and identity not in marked:
+        if is_kernel_kill_signal(signal) and identity not in kills and identity not in marked:
             unmarked = _from_signal(story, signal, by_trigger.get(signal.sender_tid, ()))
             if unmarked is not None:
                 kills[unmarked.id] = unmarked
@@ -131,16 +131,12 @@ def find_kills(story: Story) -> Kills:
 
 def is_kernel_kill_signal(signal: SignalSent) -> bool:
     """SIGKILL by the kernel itself. Not only the OOM killer sends these (RLIMIT_CPU, pid namespace teardown, ...)."""
-    return _is_kernel_sigkill(signal)
+    return signal.signal == SIGKILL and signal.info in KERNEL_INFO
 
 
 def functions(frames: Iterable[str]) -> tuple[str, ...]:
     """Plain function names: without module, `.constprop.0`, `.cold` and the like."""
     return tuple(frame.split(" ", 1)[0].split(".", 1)[0] for frame in frames)
-
-
-def _is_kernel_sigkill(signal: SignalSent) -> bool:
-    return signal.signal == SIGKILL and signal.info in KERNEL_INFO
 
 
 def _from_mark(story: Story, identity: ProcessId, mark: OomMark) -> Kill | DyingMark:
@@ -191,7 +187,7 @@ def _bracket(story: Story, identity: ProcessId, mark: OomMark) -> SignalSent | N
     found = [
         s
         for s in story.signals.get(identity, ())
-        if _is_kernel_sigkill(s)
+        if is_kernel_kill_signal(s)
         and s.sender_tid == mark.trigger_tid
         and s.cpu == mark.cpu
         and 0 <= mark.ts_ns - s.ts_ns <= BRACKET_NS
