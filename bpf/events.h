@@ -191,9 +191,13 @@ struct process_forked {
 	u32 parent_tgid;
 	u32 ns_tgid;
 	u32 ns_level;
+	u32 own_tgid;
+	u32 own_parent_tgid;
+	u32 in_tree;
+	u32 reserved;
 	char comm[16];
 };
-_Static_assert(sizeof(struct process_forked) == 72, "size");
+_Static_assert(sizeof(struct process_forked) == 88, "size");
 _Static_assert(__builtin_offsetof(struct process_forked, start_ns) == 16, "start_ns");
 _Static_assert(__builtin_offsetof(struct process_forked, parent_start_ns) == 24, "parent_start_ns");
 _Static_assert(__builtin_offsetof(struct process_forked, anon_rss_bytes) == 32, "anon_rss_bytes");
@@ -201,7 +205,11 @@ _Static_assert(__builtin_offsetof(struct process_forked, tgid) == 40, "tgid");
 _Static_assert(__builtin_offsetof(struct process_forked, parent_tgid) == 44, "parent_tgid");
 _Static_assert(__builtin_offsetof(struct process_forked, ns_tgid) == 48, "ns_tgid");
 _Static_assert(__builtin_offsetof(struct process_forked, ns_level) == 52, "ns_level");
-_Static_assert(__builtin_offsetof(struct process_forked, comm) == 56, "comm");
+_Static_assert(__builtin_offsetof(struct process_forked, own_tgid) == 56, "own_tgid");
+_Static_assert(__builtin_offsetof(struct process_forked, own_parent_tgid) == 60, "own_parent_tgid");
+_Static_assert(__builtin_offsetof(struct process_forked, in_tree) == 64, "in_tree");
+_Static_assert(__builtin_offsetof(struct process_forked, reserved) == 68, "reserved");
+_Static_assert(__builtin_offsetof(struct process_forked, comm) == 72, "comm");
 
 struct process_execed {
 	u64 ts_ns;

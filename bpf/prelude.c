@@ -11,6 +11,8 @@
 
 #define INLINE static inline __attribute__((always_inline))
 #define TICK_NS 10000000ULL
+/* MAX_PID_NS_LEVEL of include/linux/pid_namespace.h, and the first one. */
+#define MAX_PID_NS_LEVELS 33
 #define ABSENT ((u64)-1)
 #define ABSENT32 ((u32)-1)
 
@@ -21,6 +23,8 @@ BPF_RINGBUF_OUTPUT(events, RING_PAGES);
 BPF_F_TABLE("array", u32, u64, counters, COUNTER_SLOTS, MMAPABLE);
 /* tgid -> start time of the processes of the job: user space adds the first one, fork adds the rest. */
 BPF_TABLE("hash", u32, u64, tree, TREE_ENTRIES);
+/* What user space switches while the programs run. */
+BPF_ARRAY(settings, u64, SETTING_SLOTS);
 
 /*
  * Every read of kernel memory is one of these. BCC would also rewrite a plain `task->mm`, but for
@@ -108,6 +112,15 @@ INLINE u32 in_tree(struct task_struct *task)
 	return start_ns && *start_ns / TICK_NS == start_of(task) / TICK_NS;
 }
 
+/* Whether forks and ends of all processes are sent: until a tree that runs already has been found whole. */
+INLINE u32 follows_all(void)
+{
+	u32 slot = SETTING_FOLLOW_ALL;
+	u64 *setting = settings.lookup(&slot);
+
+	return setting && *setting;
+}
+
 /* The pid that the process has in its own, innermost namespace, and how deep that one lies. */
 INLINE u32 innermost_pid(struct task_struct *task, u32 *level)
 {
@@ -117,6 +130,24 @@ INLINE u32 innermost_pid(struct task_struct *task, u32 *level)
 
 	*level = READ(pid, pid, level);
 	return READ(numbers + *level, upid, nr);
+}
+
+/* The pid that /proc shows to user space, which may live in a pid namespace of its own; 0: it shows none. */
+INLINE u32 own_pid(struct task_struct *task)
+{
+#if OWN_PID_NAMESPACE
+	struct pid *pid = READ(READ(task, task_struct, group_leader), task_struct, thread_pid);
+	struct upid *numbers =
+		(struct upid *)((char *)pid + __builtin_offsetof(struct pid, numbers));
+	u32 level = READ(pid, pid, level);
+
+	for (u32 i = 0; i < MAX_PID_NS_LEVELS && i <= level; i++)
+		if (READ(READ(numbers + i, upid, ns), pid_namespace, inum) == OWN_PID_NAMESPACE)
+			return READ(numbers + i, upid, nr);
+	return 0;
+#else
+	return tgid_of(task);
+#endif
 }
 
 /* A per-CPU counter may be below zero for a while; the kernel's report prints 0 then, and so do we. */

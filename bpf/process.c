@@ -16,11 +16,12 @@ int on_process_fork(struct bpf_raw_tracepoint_args *ctx)
 	struct task_struct *child = (struct task_struct *)ctx->args[1];
 	u32 tgid = tgid_of(child), parent_tgid = tgid_of(parent);
 	u64 start_ns = READ(child, task_struct, start_boottime);
+	u32 tracked = in_tree(parent);
 	struct process_forked *forked;
 
-	if (tgid != (u32)READ(child, task_struct, pid) || !in_tree(parent))
+	if (tgid != (u32)READ(child, task_struct, pid) || (!tracked && !follows_all()))
 		return 0;
-	if (tree.update(&tgid, &start_ns))
+	if (tracked && tree.update(&tgid, &start_ns))
 		count(COUNTER_UNTRACKED);
 	forked = reserve(KIND_PROCESS_FORKED, sizeof(*forked), bpf_ktime_get_ns());
 	if (!forked)
@@ -31,6 +32,9 @@ int on_process_fork(struct bpf_raw_tracepoint_args *ctx)
 	forked->tgid = tgid;
 	forked->parent_tgid = parent_tgid;
 	forked->ns_tgid = innermost_pid(child, &forked->ns_level);
+	forked->own_tgid = own_pid(child);
+	forked->own_parent_tgid = own_pid(parent);
+	forked->in_tree = tracked;
 	READ_INTO(forked->comm, child, task_struct, comm);
 	submit(forked, KIND_PROCESS_FORKED);
 	return 0;
@@ -96,7 +100,7 @@ int on_process_exit(struct bpf_raw_tracepoint_args *ctx)
 		tree.delete(&tgid);
 	/* Set by mark_oom_victim(), before the tracepoint, for as long as the signal_struct lives. */
 	marked = READ(signal, signal_struct, oom_mm) != 0;
-	if (!tracked && !marked)
+	if (!tracked && !marked && !follows_all())
 		return 0;
 	exited = reserve(KIND_PROCESS_EXITED, sizeof(*exited), bpf_ktime_get_ns());
 	if (!exited)

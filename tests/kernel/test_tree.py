@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tree filter: forks and execs of the job alone, from the first one on."""
 
+import json
 import os
 import subprocess
 import sys
@@ -164,3 +165,61 @@ def test_the_tracer_itself_is_never_in_the_tree(open_traced, hog):
         session.track(process.pid, start_ns(process.pid))
 
         assert set(session.tracked()) == {process.pid}
+
+
+def test_while_all_is_followed_forks_and_ends_of_others_come_too_and_they_stay_others(watch, hog):
+    outside = hog()
+    watch.session.follow_all(on=True)
+    other = int(outside.do("child('os._exit(0)')"))
+    forked, exited = watch.wait(ProcessForked, tgid=other), watch.wait(ProcessExited, tgid=other)
+    watch.session.follow_all(on=False)
+    inside = hog()
+    watch.session.track(inside.pid, start_ns(inside.pid))
+    later = int(outside.do("child('os._exit(0)')"))
+    watch.wait(ProcessExited, tgid=int(inside.do("child('os._exit(0)')")))
+
+    assert (forked.in_tree, exited.in_tree) == (0, 0)
+    assert forked.parent_tgid == outside.pid
+    assert other not in watch.session.tracked()
+    assert watch.of(ProcessForked, tgid=later) == []
+
+
+def test_outside_of_a_pid_namespace_pids_are_those_of_the_kernel(watch, hog):
+    process = hog()
+    watch.session.track(process.pid, start_ns(process.pid))
+    forked = watch.wait(ProcessForked, tgid=int(process.do("child('pass')")))
+
+    assert (forked.own_tgid, forked.own_parent_tgid) == (forked.tgid, forked.parent_tgid)
+    os.kill(forked.tgid, 9)
+
+
+IN_A_NAMESPACE = """
+import json, os, select, sys
+from tracer.events import ProcessForked
+from tracer.kernel.session import open_session
+from tracer.sources.live import LiveSource
+
+with open_session() as session:
+    session.follow_all(on=True)
+    source = LiveSource(session)
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    found = []
+    while not found:
+        select.select([source], [], [], 20)
+        found = [e for e in source.read() if isinstance(e, ProcessForked) and e.own_tgid == child]
+    print(json.dumps([os.getpid(), child, found[0].own_parent_tgid, found[0].tgid, found[0].ns_level]))
+"""
+
+
+@pytest.mark.timeout(180)
+def test_in_a_pid_namespace_each_fork_says_the_pid_that_proc_shows_there(can_trace):
+    command = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", IN_A_NAMESPACE]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path.cwd())
+    assert done.returncode == 0, done.stderr
+    own, child, own_parent, kernel_pid, level = json.loads(done.stdout)
+
+    assert own_parent == own
+    assert level == 1
+    assert kernel_pid > child

@@ -162,7 +162,10 @@ class SignalSent(KernelEvent, frozen=True, kw_only=True, gc=False):
 
 
 class ProcessForked(KernelEvent, frozen=True, kw_only=True, gc=False):
-    """A new process (not a thread) of the tree. `anon_rss_bytes` is what it began with, shared by copy-on-write."""
+    """A new process (not a thread) of the tree. `anon_rss_bytes` is what it began with, shared by copy-on-write.
+
+    While the session follows all, of any tree: `in_tree` tells.
+    """
 
     start_ns: u64
     parent_start_ns: u64
@@ -172,6 +175,12 @@ class ProcessForked(KernelEvent, frozen=True, kw_only=True, gc=False):
     """Who forked it: the process of `current`, which with CLONE_PARENT is not the real parent."""
     ns_tgid: u32
     ns_level: u32
+    own_tgid: u32 | None = None
+    """Its pid as the tracer's /proc shows it, 0: not at all. `None`: recorded before this was."""
+    own_parent_tgid: u32 | None = None
+    in_tree: u32 = 1
+    """1: its parent was in the tree filter, and now it is."""
+    reserved: u32 = 0
     comm: Comm
 
 
@@ -185,7 +194,7 @@ class ProcessExeced(KernelEvent, frozen=True, kw_only=True, gc=False):
 
 
 class ProcessExited(KernelEvent, frozen=True, kw_only=True, gc=False):
-    """The last thread of a process is going: of the tree, or one that the OOM killer had marked."""
+    """The last thread of a process is going: of the tree, one that was marked, or while all is followed any."""
 
     start_ns: u64
     tgid: u32

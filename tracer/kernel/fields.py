@@ -49,6 +49,8 @@ FIELDS = (
     KernelField("pid", "level", "u32"),
     KernelField("pid", "numbers", "struct upid[]"),
     KernelField("upid", "nr", "s32"),
+    KernelField("upid", "ns", "struct pid_namespace *"),
+    KernelField("pid_namespace", "inum", "u32", ("ns.inum",)),
     KernelField("signal_struct", "live", "s32"),
     KernelField("signal_struct", "flags", "u32"),
     KernelField("signal_struct", "group_exit_code", "s32"),

@@ -16,12 +16,16 @@ from typing import Any, NamedTuple
 
 from tracer.kernel.probes import Hook
 
-MAPS = ("events", "counters", "tree", "reclaim")
+MAPS = ("events", "counters", "tree", "reclaim", "settings")
 """The maps whose descriptors are handed over, first and in this order; links follow."""
 
 DROPPED_AT, SENT_AT, UNTRACKED_AT, RECLAIM_LOST_AT, COUNTER_SLOTS = 0, 32, 64, 65, 66
 """Slots of the counter array: per record kind twice, then single ones."""
 KIND_SLOTS = 32
+FOLLOW_ALL_AT, SETTING_SLOTS = 0, 1
+"""Slots of the settings."""
+FIRST_PID_NAMESPACE = 0xEFFFFFFC
+"""PROC_PID_INIT_INO, include/linux/proc_ns.h; part of the ABI since 3.8."""
 RECLAIM_FIELDS = ("memcg_runs", "memcg_stall_ns", "direct_runs", "direct_stall_ns", "pages")
 """Slots of a reclaim total."""
 
@@ -56,8 +60,14 @@ class Failure(NamedTuple):
     """The kernel refused for lack of privilege."""
 
 
-def constants(limits: Limits, page_bytes: int) -> dict[str, int]:
-    """What the programs are compiled with."""
+def constants(limits: Limits, page_bytes: int, pid_namespace: int = FIRST_PID_NAMESPACE) -> dict[str, int]:
+    """What the programs are compiled with.
+
+    Args:
+        limits: sizes of the maps.
+        page_bytes: of this kernel.
+        pid_namespace: inode number of the namespace that the parent lives in, as /proc/self/ns/pid has it.
+    """
     named = {
         "RING_PAGES": max(1, limits.ring_bytes // page_bytes),
         "TREE_ENTRIES": limits.tree_entries,
@@ -68,6 +78,9 @@ def constants(limits: Limits, page_bytes: int) -> dict[str, int]:
         "COUNTER_RECLAIM_LOST": RECLAIM_LOST_AT,
         "COUNTER_SLOTS": COUNTER_SLOTS,
         "RECLAIM_SLOTS": len(RECLAIM_FIELDS),
+        "SETTING_FOLLOW_ALL": FOLLOW_ALL_AT,
+        "SETTING_SLOTS": SETTING_SLOTS,
+        "OWN_PID_NAMESPACE": 0 if pid_namespace == FIRST_PID_NAMESPACE else pid_namespace,
     }
     named.update(("RECLAIM_" + name.upper(), slot) for slot, name in enumerate(RECLAIM_FIELDS))
     return named

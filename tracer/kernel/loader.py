@@ -66,7 +66,7 @@ def load(bpf_folder: str, limits: handover.Limits) -> tuple[handover.Report, lis
     """
     text, events_h = _source(bpf_folder)
     try:
-        constants = handover.constants(limits, os.sysconf("SC_PAGE_SIZE"))
+        constants = handover.constants(limits, os.sysconf("SC_PAGE_SIZE"), _own_pid_namespace())
         kernel_h = headers.kernel_h(Btf.load(), constants)
     except BtfError as error:
         raise LoadError("btf", str(error)) from error
@@ -80,6 +80,14 @@ def load(bpf_folder: str, limits: handover.Limits) -> tuple[handover.Report, lis
         links += [link] if link is not None else []
     maps = [program[name.encode()].map_fd for name in handover.MAPS]
     return handover.Report(handover.digest_of(events_h), tuple(hooks)), maps + links
+
+
+def _own_pid_namespace() -> int:
+    """Ours, and so the parent's. Without a /proc nothing is joined to it by pid, and any answer will do."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return handover.FIRST_PID_NAMESPACE
 
 
 def _source(bpf_folder: str) -> tuple[str, bytes]:

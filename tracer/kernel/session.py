@@ -63,12 +63,13 @@ class Session:
         self.hooks: tuple[Hook, ...] = report.hooks
         self.start_to_armed_ns = start_to_armed_ns
         self._descriptors = list(descriptors)
-        events, counters, tree, reclaim = descriptors[: len(handover.MAPS)]
+        events, counters, tree, reclaim, settings = descriptors[: len(handover.MAPS)]
         self._events_fd = events
         page_bytes = mmap.PAGESIZE
         self._ring = RingBuffer(events, max(1, limits.ring_bytes // page_bytes) * page_bytes)
         self._counters = Counters(counters, handover.COUNTER_SLOTS)
         self._tree = HashMap(tree, "=I", "=Q")
+        self._settings = HashMap(settings, "=I", "=Q")
         self._reclaim = HashMap(reclaim, "=Q", f"={len(handover.RECLAIM_FIELDS)}Q")
 
     def fileno(self) -> int:
@@ -94,6 +95,17 @@ class Session:
     def tracked(self) -> dict[int, int]:
         """The tree filter: tgid to start time."""
         return {tgid: value[0] for tgid, value in self._tree.items()}
+
+    def follow_all(self, *, on: bool) -> None:
+        """Whether forks and ends of all processes are sent, and not only those of the tree.
+
+        For as long as it takes to find a tree that runs already: a process that is not in the filter yet
+        may fork and be gone before anyone has seen it.
+
+        Raises:
+            OSError: the session is closed.
+        """
+        self._settings.update(handover.FOLLOW_ALL_AT, (int(on),))
 
     def drops(self) -> dict[int, int]:
         """Records that found no room, by kind; only kinds that lost some."""

@@ -7,9 +7,7 @@ import time
 
 from tracer import __version__
 from tracer.events import Clock, Header, TracerCost
-
-FIRST_PID_NAMESPACE = 0xEFFFFFFC
-"""PROC_PID_INIT_INO, include/linux/proc_ns.h; part of the ABI since 3.8."""
+from tracer.kernel.handover import FIRST_PID_NAMESPACE
 
 
 def clock_now() -> Clock:

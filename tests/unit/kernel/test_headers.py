@@ -45,7 +45,8 @@ class Kernel:
             name = f"{field.struct}.{field.name}"
             if name not in self.without:
                 members = structs.setdefault(field.struct, [])
-                members.append((self.renamed.get(name, field.name), self.sizes.get(name, field.c_type)))
+                inner = next((path for path in field.candidates if "." in path), field.name)
+                members.append((self.renamed.get(name, inner), self.sizes.get(name, field.c_type)))
         for struct, members in structs.items():
             self.structure(struct, members)
         present = [name for name in ENUMERATORS if name not in self.without]
@@ -61,7 +62,10 @@ class Kernel:
             placed.append(("rss_stat", self.rss_type(), 1000))
         for name, c_type in members:
             type_id, size = self.type_of(c_type)
-            placed.append((name, type_id, offset))
+            outer, _, inner = name.partition(".")
+            if inner:
+                type_id = self.build.structure(f"{struct}_{outer}", size, [(inner, type_id, 0)])
+            placed.append((outer, type_id, offset))
             offset += size
         size = 48 if struct == "page_counter" else 8 if struct == "upid" else 2000
         self.build.ids[struct] = self.build.structure(struct, size, placed)
