@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the verdict on a kill would be here: the rules are asked, over a recording as this machine would make it."""
+
+from collections.abc import Mapping, Sequence
+
+from tracer.doctor.model import Answer, Capability, Expectation, Expected, KillKind, LinkOutlook, Outlook
+from tracer.doctor.specimen import Seen, recording
+from tracer.verdict.judge import judge
+from tracer.verdict.model import Incident, Status
+
+KILLS: tuple[KillKind, ...] = ("cgroup_limit", "machine")
+_FROM_WEAK_TO_STRONG: tuple[Expected, ...] = ("not_seen", "possible", "likely", "proved")
+_LINKS = ("the kernel killed it", "memory ran out", "it is yours", "it died of that", "not CUDA")
+
+
+def outlook(capabilities: Sequence[Capability], *, root: bool, asker_is_root: bool) -> Outlook:
+    """For who asked, or for root.
+
+    Args:
+        capabilities: all that were found.
+        root: for root.
+        asker_is_root: who asked is root: what was found holds for root then.
+    """
+    by_root = root and not asker_is_root
+    answers = {one.id: (one.with_root or one.ok) if by_root else one.ok for one in capabilities}
+    worst, best = _seen(answers, hopeful=False), _seen(answers, hopeful=True)
+    kills = tuple(_expectation(kill, worst, best) for kill in KILLS)
+    return Outlook(
+        root=root,
+        verdict=min((one.verdict for one in kills), key=_FROM_WEAK_TO_STRONG.index),
+        at_best=min((one.at_best for one in kills), key=_FROM_WEAK_TO_STRONG.index),
+        kills=kills,
+    )
+
+
+def _seen(answers: Mapping[str, Answer], *, hopeful: bool) -> Seen:
+    taken = {"yes", "unknown"} if hopeful else {"yes"}
+
+    def has(name: str) -> bool:
+        return answers.get(name, "unknown") in taken
+
+    return Seen(
+        programs=has("bpf_programs"),
+        names=has("kernel_symbols"),
+        decision=has("oom_decision"),
+        log=has("kernel_log"),
+        same_pids=has("pid_namespace"),
+        same_clocks=has("time_namespace"),
+        survives=has("group_kill") or has("own_oom_score"),
+    )
+
+
+def _expectation(kill: KillKind, worst: Seen, best: Seen) -> Expectation:
+    verdict, incident = _judged(kill, worst)
+    at_best, _ = _judged(kill, best)
+    return Expectation(kill=kill, verdict=verdict, at_best=at_best, links=_links(incident, worst, kill))
+
+
+def _judged(kill: KillKind, seen: Seen) -> tuple[Expected, Incident | None]:
+    verdict = judge(recording(kill, seen)).verdict
+    for incident in verdict.incidents:
+        if incident.cause.startswith("host_oom"):
+            return incident.strength, incident
+    return "not_seen", None
+
+
+def _links(incident: Incident | None, seen: Seen, kill: KillKind) -> tuple[LinkOutlook, ...]:
+    statuses: dict[int, Status] = {} if incident is None else {link.link: link.status for link in incident.proof}
+    return tuple(
+        LinkOutlook(link=number, name=name, status=(status := statuses.get(number, "not_observed")),
+                    why=_why(number, status, seen, kill))
+        for number, name in enumerate(_LINKS, 1)
+    )  # fmt: skip
+
+
+def _why(number: int, status: Status, seen: Seen, kill: KillKind) -> str:
+    if number == len(_LINKS):
+        return "calls to CUDA are not watched by this version, on no machine"
+    if status == "present":
+        return _present(number, seen, kill)
+    if not seen.programs:
+        return "only the kernel's log would tell of it" if seen.log and number < 3 else "the kernel is not watched"
+    if not seen.same_pids:
+        return "the kernel speaks of other pids than /proc does here"
+    if not seen.same_clocks:
+        return "the kernel speaks of other start times than /proc does here"
+    if not seen.names and number == 1:
+        return "the kernel's stack has no names, so a kill and a mere mark look alike"
+    if not seen.survives:
+        return "the kill takes oomtrace as well (memory.oom.group), before it could say what it lost"
+    return "neither the oom_kill_process hook nor the kernel's log would say whose memory ran out"
+
+
+def _present(number: int, seen: Seen, kill: KillKind) -> str:
+    if number == 2 and (kill == "machine" or not seen.names):
+        return "by the oom_kill_process hook" if seen.decision else "by the kernel's log"
+    if number == 2 and seen.programs:
+        return "by usage, limit and OOM count of each cgroup above the victim"
+    programs = (
+        "by the kernel's SIGKILL, its OOM mark and its stack",
+        "",
+        "by the forks, from the job's first process on",
+        "by the exit status, as the kernel sets it",
+    )
+    return programs[number - 1] if seen.programs else "by the kernel's log and /proc"
