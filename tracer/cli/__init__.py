@@ -15,8 +15,10 @@ from collections.abc import Sequence
 from tracer import __version__
 from tracer.cli.command import Command
 from tracer.cli.console import say
+from tracer.cli.doctor import DoctorCommand
 from tracer.cli.report import ReportCommand
 from tracer.cli.run import RunCommand
+from tracer.cli.selftest import SelftestCommand
 from tracer.errors import InputError, KernelUnavailable, OomtraceError, PermissionDenied, UsageError
 
 _EXIT_CODES: tuple[tuple[type[OomtraceError], int], ...] = (
@@ -66,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"oomtrace {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command in (RunCommand(), ReportCommand()):
+    for command in (RunCommand(), ReportCommand(), DoctorCommand(), SelftestCommand()):
         text = inspect.getdoc(command) or ""
         child = commands.add_parser(command.name, help=text.partition("\n")[0], description=text)
         command.prepare_parser(child)

@@ -3,7 +3,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tracer.doctor import remedies
@@ -131,8 +131,9 @@ def _programs(rights: Rights, tried: Tried, with_root: Answer) -> Capability:
     needed = [hook for hook in tried.hooks if hook.required]
     held = [hook for hook in needed if hook.attached]
     if tried.holds:
+        armed = format_duration(tried.start_to_armed_ns)
         kinds = " and ".join(sorted({hook.name.partition(":")[0].replace("_", " ") for hook in held}))
-        found = f"{len(held)} of {len(needed)} hooks hold by {kinds}; armed in {format_duration(tried.start_to_armed_ns)}"
+        found = f"{len(held)} of {len(needed)} hooks hold by {kinds}, armed in {armed}"
     else:
         missing = [f"{hook.name} ({hook.why_not})" for hook in needed if not hook.attached]
         found = " ".join((tried.why_not or ", ".join(missing) or "unknown").split())[:400]
@@ -180,6 +181,6 @@ def _decision(rights: Rights, tried: Tried, with_root: Answer) -> Capability:
         found=found[:300],
         meaning="says whether machine, cpuset, memory policy or cgroup ran out; else the kernel's log does",
         links=(2,),
-        remedy=None if ok == "yes" or hook is None else "a kernel with CONFIG_KPROBES or fentry; not needed for a proof",
+        remedy=None if ok == "yes" or hook is None else "boot a kernel with CONFIG_KPROBES",
         with_root=ok if rights.root or hook is not None else with_root if with_root == "no" else "unknown",
     )

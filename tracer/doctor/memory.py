@@ -33,7 +33,9 @@ def _version(hierarchy: Hierarchy | None, why: str) -> Capability:
         id="memory_cgroup",
         name="memory cgroups",
         ok="no" if hierarchy is None else "yes",
-        found=why if hierarchy is None else f"version {hierarchy.version} at {hierarchy.mount}; ours is {hierarchy.own_path}",
+        found=why
+        if hierarchy is None
+        else f"version {hierarchy.version} at {hierarchy.mount}; ours is {hierarchy.own_path}",
         meaning="usage and limits of the job's cgroups over time; those at the kill itself come from the kernel",
         links=(2,),
         remedy=None
@@ -78,7 +80,7 @@ def _can_make(hierarchy: Hierarchy, directory: str) -> tuple[Answer, str]:
 
 def _limit_remedy(rights: Rights) -> str:
     if rights.root:
-        return "mount /sys/fs/cgroup writable (docker run --privileged --cgroupns=host), or let the runtime set the limit"
+        return "mount /sys/fs/cgroup writable (docker run --privileged), or let the container runtime set the limit"
     return "sudo, or: systemd-run --user --scope -p MemoryMax=64G -p OOMPolicy=continue COMMAND"
 
 
@@ -115,7 +117,7 @@ def _group_kill(hierarchy: Hierarchy) -> Capability:
         weight="proof",
         remedy=None
         if group is None
-        else "run oomtrace outside of that container, or with CAP_SYS_RESOURCE (its own processes are then passed over)",
+        else "run oomtrace outside of that container, or give it CAP_SYS_RESOURCE: then it is passed over",
     )
 
 

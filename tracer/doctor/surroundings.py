@@ -40,7 +40,9 @@ def _pids(places: Places) -> Capability:
         meaning="the kernel speaks of the machine's pids: in a namespace of our own /proc shows other ones",
         links=_MACHINE,
         weight="proof",
-        remedy=None if first is not False else "docker run --pid=host (Kubernetes: hostPID: true), or run oomtrace outside",
+        remedy=None
+        if first is not False
+        else "docker run --pid=host (Kubernetes: hostPID: true), or run oomtrace outside",
     )
 
 
@@ -156,7 +158,9 @@ def _kernel_like(places: Places) -> Iterable[Capability]:
         meaning="only a Linux kernel can be watched",
         links=() if ok == "yes" else _MACHINE,
         weight="note" if ok == "yes" else "proof",
-        remedy=None if ok == "yes" else "run oomtrace on the machine itself, not in the sandbox (WSL: wsl --set-version)",
+        remedy=None
+        if ok == "yes"
+        else "run oomtrace on the machine itself, not in the sandbox (WSL: wsl --set-version)",
     )
 
 

@@ -4,7 +4,7 @@
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from tracer.doctor import remedies
 from tracer.doctor.model import Answer, Capability

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verdict as one JSON document: the public contract, in the order in which its fields are declared."""
+"""A verdict or a diagnosis as one JSON document: the public contract, its fields in the order of their declaration."""
 
 import json
 
@@ -11,12 +11,17 @@ Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
 
 
 def render(report: Report) -> str:
-    """Lay out the verdict as JSON, two spaces deep, `null` for unknown, in ASCII alone.
+    """Lay out the verdict as JSON."""
+    return render_document(report.verdict)
+
+
+def render_document(content: msgspec.Struct) -> str:
+    """Any of the versioned documents as JSON, two spaces deep, `null` for unknown, in ASCII alone.
 
     ASCII because the document is often looked at on a terminal: JSON itself lets DEL and the C1 controls,
     among them a one-byte CSI, and the bidi controls through unescaped.
     """
-    document = _without_lone_surrogates(msgspec.to_builtins(report.verdict))
+    document = _without_lone_surrogates(msgspec.to_builtins(content))
     text = json.dumps(document, indent=2, ensure_ascii=True, allow_nan=False)
     return text.replace("\x7f", "\\u007f") + "\n"
 

@@ -3,8 +3,9 @@
 
 from itertools import chain
 
+from tracer.doctor.model import Diagnosis, Selftest
 from tracer.verdict.model import Entry, Incident, Report
-from tracer.views.terminal import sections
+from tracer.views.terminal import diagnosis as found, sections
 from tracer.views.terminal.page import ASCII, UNICODE, Page
 from tracer.views.terminal.safe import safe_report
 from tracer.views.terminal.timeline import write_timeline
@@ -18,7 +19,7 @@ LEAST_WIDTH = 40
 
 _TROUBLE = frozenset({"oom", "mark", "signal", "kill", "gone"})
 
-__all__ = ["DEFAULT_WIDTH", "LEAST_WIDTH", "MOST_WIDTH", "render"]
+__all__ = ["DEFAULT_WIDTH", "LEAST_WIDTH", "MOST_WIDTH", "render", "render_diagnosis", "render_selftest"]
 
 
 def render(report: Report, *, width: int | None = None, color: bool = False, ascii_only: bool = False) -> str:
@@ -27,10 +28,27 @@ def render(report: Report, *, width: int | None = None, color: bool = False, asc
     `color` brings escape codes for colours and weights, and without it there are none; `ascii_only` leaves
     nothing but printable ASCII, for outputs of another encoding than UTF-8.
     """
-    columns = DEFAULT_WIDTH if width is None else min(max(width, LEAST_WIDTH), MOST_WIDTH)
-    page = Page(columns, ASCII if ascii_only else UNICODE)
+    page = Page(_columns(width), ASCII if ascii_only else UNICODE)
     _write(page, safe_report(report, ascii_only=ascii_only))
     return page.written(color=color)
+
+
+def render_diagnosis(
+    diagnosis: Diagnosis, *, width: int | None = None, color: bool = False, ascii_only: bool = False
+) -> str:
+    """Lay out what `doctor` found, by the same rules."""
+    return found.render_diagnosis(diagnosis, width=_columns(width), color=color, ascii_only=ascii_only)
+
+
+def render_selftest(
+    selftest: Selftest, *, width: int | None = None, color: bool = False, ascii_only: bool = False
+) -> str:
+    """Lay out what `selftest` compared, by the same rules."""
+    return found.render_selftest(selftest, width=_columns(width), color=color, ascii_only=ascii_only)
+
+
+def _columns(width: int | None) -> int:
+    return DEFAULT_WIDTH if width is None else min(max(width, LEAST_WIDTH), MOST_WIDTH)
 
 
 def _write(page: Page, report: Report) -> None:

@@ -22,7 +22,12 @@ _Value = TypeVar("_Value")
 
 def safe_report(report: Report, *, ascii_only: bool = False) -> Report:
     """The same report with every text in it made visible, so that no layout can forget one."""
-    return _rebuilt(report, ascii_only)
+    return safe(report, ascii_only=ascii_only)
+
+
+def safe(value: _Value, *, ascii_only: bool = False) -> _Value:
+    """The same for any document."""
+    return _rebuilt(value, ascii_only)
 
 
 def _rebuilt(value: _Value, ascii_only: bool) -> _Value:
