@@ -128,7 +128,8 @@ def _capability(rights: Rights, use: _Use) -> Capability:
         ok, found = "yes", "not effective, but CAP_SYS_ADMIN stands in for it"
     remedy = None
     if ok == "no":
-        remedy = _how_to_be_root(rights) if not rights.root else remedies.CONTAINER_RIGHTS
+        added = f"give the container {use.name} (docker run --cap-add {use.name.removeprefix('CAP_')})"
+        remedy = added if rights.root else _how_to_be_root(rights)
     return Capability(
         id=use.name.lower(),
         name=use.name,

@@ -158,9 +158,7 @@ def _kernel_like(places: Places) -> Iterable[Capability]:
         meaning="only a Linux kernel can be watched",
         links=() if ok == "yes" else _MACHINE,
         weight="note" if ok == "yes" else "proof",
-        remedy=None
-        if ok == "yes"
-        else "run oomtrace on the machine itself, not in the sandbox (WSL: wsl --set-version)",
+        remedy=None if ok == "yes" else "run oomtrace on the machine itself (WSL: wsl --set-version DISTRIBUTION 2)",
     )
 
 

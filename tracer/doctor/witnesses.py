@@ -63,13 +63,10 @@ def _kill_path_at(path: str) -> int | None:
     """The address of the kill path: 0 where the kernel hides it, `None` where it is not among the names."""
     try:
         with open(path, "rb") as file:
-            rest = b""
-            while block := file.read(_BLOCK_BYTES):
-                whole, newline, rest = (rest + block).rpartition(b"\n")
-                match = KILL_PATH.search(whole + newline)
+            while lines := file.readlines(_BLOCK_BYTES):
+                match = KILL_PATH.search(b"".join(lines))
                 if match is not None:
                     return int(match[1], 16)
-                rest = rest[-_BLOCK_BYTES:]
     except OSError:
         return None
     return None
@@ -77,12 +74,13 @@ def _kill_path_at(path: str) -> int | None:
 
 def _log(places: Places, rights: Rights) -> Capability:
     path = f"{places.dev}/kmsg"
+    ok: Answer
     log = KernelLogSource.open(path, debugfs=f"{places.sys}/kernel/debug")
     if isinstance(log, KernelLogUnreadable):
-        ok, found = _no(), log.why
+        ok, found = "no", log.why
     else:
         log.close()
-        ok, found = _yes(), f"{path} can be read"
+        ok, found = "yes", f"{path} can be read"
     remedy = None
     if ok == "no":
         remedy = _log_remedy(path, rights)
@@ -134,11 +132,3 @@ def _has_entries(folder: str) -> bool:
             return next(entries, None) is not None
     except OSError:
         return False
-
-
-def _yes() -> Answer:
-    return "yes"
-
-
-def _no() -> Answer:
-    return "no"

@@ -7,6 +7,7 @@ from rich.text import Text
 
 from tracer.doctor.model import Answer, Capability, Comparison, Diagnosis, Expectation, Expected, Outlook, Selftest
 from tracer.verdict.model import Status
+from tracer.views.terminal.fit import pad
 from tracer.views.terminal.page import ASCII, UNICODE, Page
 from tracer.views.terminal.safe import safe
 
@@ -31,12 +32,13 @@ def render_diagnosis(diagnosis: Diagnosis, *, width: int, color: bool = False, a
     page.title(Text.styled(f"A kill here would be: {_phrase(found.here)}", "bold"), badge)
     page.text(Text(page.tame(f"oomtrace {found.version}, Linux {found.kernel_release}, {found.distribution or '?'}")))
     rows = [one for one in found.capabilities if one.weight != "note"]
-    _write_rows(page, "Missing", _first_things_first(one for one in rows if one.ok == "no"), explained=True)
-    _write_rows(page, "Not known", _first_things_first(one for one in rows if one.ok == "unknown"), explained=True)
+    missing = _first_things_first(one for one in rows if one.ok == "no")
+    _write_rows(page, "Missing", missing, note="a kill is proved without" if found.complete else "")
+    _write_rows(page, "Not known", _first_things_first(one for one in rows if one.ok == "unknown"))
     _write_links(page, found.here)
     _write_rows(page, "There", [one for one in rows if one.ok == "yes"], explained=False)
     _write_hooks(page, found)
-    _write_rows(page, "By the way", [one for one in found.capabilities if one.weight == "note"], explained=True)
+    _write_rows(page, "By the way", [one for one in found.capabilities if one.weight == "note"])
     page.blank()
     _write_last_words(page, found)
     return page.written(color=color)
@@ -69,22 +71,25 @@ def _write_comparison(page: Page, one: Comparison) -> None:
     answer: Answer = "yes" if one.agrees else "no"
     both = one.found if one.found == one.expected else f"{one.found}; by the kernel: {one.expected}"
     lead = _mark(page, answer).append(" ").append(page.short(one.what, _NAME_ROOM))
-    page.hang(lead, Text(page.tame(both)), indent=_NAME_ROOM + 4)
+    page.hang(lead, Text(page.tame(both)), indent=_NAME_ROOM + 3)
 
 
 def _first_things_first(rows: Iterable[Capability]) -> list[Capability]:
     return sorted(rows, key=lambda one: _WEIGHTS.index(one.weight))
 
 
-def _write_rows(page: Page, heading: str, rows: Sequence[Capability], *, explained: bool) -> None:
+def _write_rows(
+    page: Page, heading: str, rows: Sequence[Capability], *, note: str = "", explained: bool = True
+) -> None:
     if not rows:
         return
-    page.heading(heading)
+    page.heading(heading, note)
     for together in _grouped(rows):
         one = together[0]
         name = one.name if len(together) == 1 else one.group or one.name
-        lead = _mark(page, one.ok).append(" ").append(page.short(name, _NAME_ROOM))
-        indent = _NAME_ROOM + 4
+        mark = Text(page.glyphs.bullet) if one.weight == "note" else _mark(page, one.ok)
+        lead = mark.append(" ").append(page.short(name, _NAME_ROOM))
+        indent = _NAME_ROOM + 3
         if len(together) > 1:
             page.hang(lead, Text(f"{', '.join(each.name for each in together)}: {one.found}"), indent=indent)
         else:
@@ -92,7 +97,8 @@ def _write_rows(page: Page, heading: str, rows: Sequence[Capability], *, explain
         if not explained:
             continue
         if len(together) == 1:
-            links = f" (link {', '.join(map(str, one.links))})" if one.links and one.weight != "note" else ""
+            numbers = ", ".join(map(str, one.links)) if one.weight != "note" else ""
+            links = f" (link{'s' if len(one.links) > 1 else ''} {numbers})" if numbers else ""
             page.hang(Text(), Text.styled(page.tame(one.meaning + links, indent=indent), "dim"), indent=indent)
         if one.remedy is not None:
             page.hang(Text(), Text.styled(f"{page.glyphs.pointer} {one.remedy}", "bold"), indent=indent)
@@ -115,8 +121,9 @@ def _write_links(page: Page, outlook: Outlook) -> None:
             glyph = {"present": page.glyphs.present, "absent": page.glyphs.absent}.get(
                 link.status, page.glyphs.not_observed
             )
-            lead = Text.styled(f"{glyph:<2}", _STATUS_STYLES[link.status]).append(f"{link.link} {link.name}")
-            page.hang(lead, Text(page.tame(link.why)), indent=_NAME_ROOM + 4)
+            lead = Text.styled(pad(glyph, _mark_room(page)), _STATUS_STYLES[link.status])
+            lead.append(f" {link.link} {link.name}")
+            page.hang(lead, Text(page.tame(link.why)), indent=_NAME_ROOM + 3)
 
 
 def _statuses(kill: Expectation) -> tuple[object, ...]:
@@ -132,7 +139,7 @@ def _write_hooks(page: Page, found: Diagnosis) -> None:
     if by_rung:
         page.heading("Hooks", "tried, and let go again")
     for rung, targets in by_rung.items():
-        page.hang(Text(f"  {page.short(rung, _NAME_ROOM)}"), Text(", ".join(targets)), indent=_NAME_ROOM + 4)
+        page.hang(Text(f"  {page.short(rung, _NAME_ROOM)}"), Text(", ".join(targets)), indent=_NAME_ROOM + 3)
 
 
 def _write_last_words(page: Page, found: Diagnosis) -> None:
@@ -153,4 +160,8 @@ def _phrase(outlook: Outlook) -> str:
 def _mark(page: Page, answer: Answer) -> Text:
     glyphs = page.glyphs
     mark = {"yes": glyphs.present, "no": glyphs.absent, "unknown": glyphs.not_observed}[answer]
-    return Text.styled(f"{mark:<2}", _ANSWER_STYLES[answer])
+    return Text.styled(pad(mark, _mark_room(page)), _ANSWER_STYLES[answer])
+
+
+def _mark_room(page: Page) -> int:
+    return max(len(mark) for mark in (page.glyphs.present, page.glyphs.absent, page.glyphs.not_observed))

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a verdict would be is asked of the rules themselves: never more than they would say."""
+
+import itertools
+from dataclasses import astuple, fields, replace
+
+import pytest
+
+from tracer.doctor.model import Capability
+from tracer.doctor.outlook import outlook
+from tracer.doctor.specimen import Seen, recording
+from tracer.verdict.judge import judge
+
+NEEDED = (
+    "bpf_programs",
+    "kernel_symbols",
+    "oom_decision",
+    "kernel_log",
+    "pid_namespace",
+    "time_namespace",
+    "group_kill",
+)
+ALL_SEEN = Seen(*[True] * len(fields(Seen)))
+STRONG = ["not_seen", "possible", "likely", "proved"]
+
+
+def answers(**changed):
+    """All yes, unless said otherwise; a pair is the answer and that for root."""
+    pairs = dict.fromkeys((*NEEDED, "own_oom_score"), "yes") | changed
+    return [
+        Capability(id=name, name=name, found="", meaning="", ok=ok if isinstance(ok, str) else ok[0],
+                   with_root=None if isinstance(ok, str) else ok[1])
+        for name, ok in pairs.items()
+    ]  # fmt: skip
+
+
+def expected(**changed):
+    found = outlook(answers(**changed), root=True, asker_is_root=True)
+    return {kill.kill: kill.verdict for kill in found.kills}
+
+
+@pytest.mark.parametrize(
+    "missing, cgroup, machine",
+    [
+        ((), "proved", "proved"),
+        (("oom_decision",), "proved", "proved"),
+        (("kernel_log",), "proved", "proved"),
+        (("oom_decision", "kernel_log"), "proved", "likely"),
+        (("kernel_symbols",), "likely", "likely"),
+        (("bpf_programs", "oom_decision"), "likely", "likely"),
+        (("bpf_programs", "oom_decision", "kernel_log"), "not_seen", "not_seen"),
+        (("group_kill", "own_oom_score"), "likely", "likely"),
+        (("own_oom_score",), "proved", "proved"),
+        (("time_namespace",), "not_seen", "not_seen"),
+    ],
+)
+def test_each_missing_thing_costs_what_the_rules_say(missing, cgroup, machine):
+    assert expected(**dict.fromkeys(missing, "no")) == {"cgroup_limit": cgroup, "machine": machine}
+
+
+def test_in_a_pid_namespace_of_our_own_nothing_is_promised():
+    assert "proved" not in expected(pid_namespace="no").values()
+
+
+def test_the_weakest_kind_of_kill_is_the_whole_answer():
+    found = outlook(answers(oom_decision="no", kernel_log="no"), root=True, asker_is_root=True)
+
+    assert (found.verdict, found.at_best) == ("likely", "likely")
+
+
+def test_what_is_not_known_spans_from_the_worst_to_the_best():
+    found = outlook(answers(bpf_programs="unknown", kernel_log="no", oom_decision="no"), root=True, asker_is_root=True)
+    kills = {kill.kill: (kill.verdict, kill.at_best) for kill in found.kills}
+
+    assert kills == {"cgroup_limit": ("not_seen", "proved"), "machine": ("not_seen", "likely")}
+
+
+def test_for_root_the_answers_for_root_count():
+    mixed = answers(bpf_programs=("no", "unknown"), kernel_symbols=("no", "yes"))
+    here, with_root = (outlook(mixed, root=root, asker_is_root=False) for root in (False, True))
+
+    assert (here.verdict, here.at_best) == ("likely", "likely")
+    assert (with_root.verdict, with_root.at_best) == ("likely", "proved")
+
+
+def test_an_answer_that_was_never_given_is_not_known():
+    found = outlook([], root=True, asker_is_root=True)
+
+    assert (found.verdict, found.at_best) == ("not_seen", "proved")
+
+
+def test_the_links_are_those_of_the_rules_and_the_last_is_never_seen():
+    found = outlook(answers(kernel_symbols="no"), root=True, asker_is_root=True)
+
+    for kill in found.kills:
+        assert [link.status for link in kill.links] == ["not_observed", "present", "present", "present", "not_observed"]
+        assert all(link.why for link in kill.links)
+
+
+@pytest.mark.parametrize("kill", ["cgroup_limit", "machine"])
+def test_seeing_less_never_makes_a_verdict_stronger(kill):
+    def strength(seen):
+        first = [i for i in judge(recording(kill, seen)).verdict.incidents if i.cause.startswith("host_oom")]
+        return STRONG.index(first[0].strength) if first else 0
+
+    for flags in itertools.product((False, True), repeat=len(fields(Seen))):
+        seen = Seen(*flags)
+        for field in fields(Seen):
+            # With shifted clocks the programs speak of strangers, and while they do the log is not listened to.
+            if getattr(seen, field.name) and (seen.same_clocks or field.name != "programs"):
+                assert strength(replace(seen, **{field.name: False})) <= strength(seen), (astuple(seen), field.name)
+
+
+@pytest.mark.parametrize("kill, cause", [("cgroup_limit", "host_oom_cgroup"), ("machine", "host_oom_global")])
+def test_the_specimen_is_a_kill_of_its_kind_with_no_caveat(kill, cause):
+    verdict = judge(recording(kill, ALL_SEEN)).verdict
+
+    assert [incident.cause for incident in verdict.incidents] == [cause]
+    assert verdict.caveats == verdict.incidents[0].caveats == ()
