@@ -72,7 +72,7 @@ def test_what_a_script_says_of_itself_fits_eighty_columns(script):
     assert [line for line in asked(script, "--help").stdout.splitlines() if len(line) > 80] == []
 
 
-@pytest.mark.parametrize("arguments", [(), ("run",), ("report",)], ids=" ".join)
+@pytest.mark.parametrize("arguments", [(), ("run",), ("report",), ("doctor",), ("selftest",)], ids=" ".join)
 def test_what_the_command_says_of_itself_fits_eighty_columns(arguments):
     helped = run(sys.executable, "-m", "tracer", *arguments, "--help", COLUMNS="80")
 

@@ -65,7 +65,7 @@ def check(places: Places, rights: Rights, tried: Tried, *, bcc_with_root: bool) 
         tried: what came of loading.
         bcc_with_root: whether root would find a bcc that can be used.
     """
-    needs = (_release(places), _btf(places), _lockdown(places))
+    needs = (_release(places, tried), _btf(places), _lockdown(places))
     yield from needs
     possible = bcc_with_root and all(one.ok != "no" for one in needs)
     with_root = _programs_with_root(rights, tried, possible=possible)
@@ -73,21 +73,22 @@ def check(places: Places, rights: Rights, tried: Tried, *, bcc_with_root: bool) 
     yield _decision(rights, tried, with_root)
 
 
-def _release(places: Places) -> Capability:
+def _release(places: Places, tried: Tried) -> Capability:
     release = word(f"{places.proc}/sys/kernel/osrelease") or "unknown"
     match = re.match(r"(\d{1,4})\.(\d{1,4})", release)
     version = None if match is None else (int(match[1]), int(match[2]))
-    ok: Answer = "unknown" if version is None else "yes" if version >= RING_BUFFER_SINCE else "no"
+    old = version is not None and version < RING_BUFFER_SINCE
+    # Enterprise kernels have it under an older number: trying tells, where that is allowed.
+    ok: Answer = "yes" if tried.holds or (version and not old) else "no" if old and not tried.denied else "unknown"
     return Capability(
         id="kernel_release",
         name="kernel",
         ok=ok,
         found=f"Linux {release[:80]}",
-        meaning="the ring buffer that carries the records came with 5.8 (distributions may have it in older ones)",
+        meaning="the ring buffer that carries the records came with 5.8; some distributions have it in older ones",
         links=_EVERY_LINK,
         weight="proof",
-        # el8 has what it needs under the number 4.18: only trying tells.
-        remedy="boot a kernel of 5.8 or newer" if ok == "no" else None,
+        remedy="boot a kernel of 5.8 or newer" if old and ok != "yes" else None,
     )
 
 

@@ -40,7 +40,7 @@ def _seen(answers: Mapping[str, Answer], *, hopeful: bool) -> Seen:
         return answers.get(name, "unknown") in taken
 
     return Seen(
-        programs=has("bpf_programs"),
+        programs=has("bpf_programs") and answers.get("other_kernel") != "no",
         names=has("kernel_symbols"),
         decision=has("oom_decision"),
         log=has("kernel_log"),

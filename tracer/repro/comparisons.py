@@ -43,7 +43,7 @@ def compare_kill(ended: Ended, limit_bytes: int) -> Iterable[Comparison]:
     primary, limit = ended.primary, ended.primary.limit
     yield _one("kill", "cause", "host_oom_cgroup", primary.cause)
     yield _one("kill", "strength", "proved", _strength(primary))
-    yield from _counts("kill", ended, at_least=1)
+    yield from _counts("kill", ended)
     yield _one("kill", "exit status", _status(ended), _told_status(ended))
     # The parent's wait() saw it, and nothing of ours was asked.
     waited = "killed by SIGKILL" if ended.status == CHILD_KILLED << 8 else "not killed by SIGKILL"
@@ -54,27 +54,27 @@ def compare_kill(ended: Ended, limit_bytes: int) -> Iterable[Comparison]:
     same = told is not None and os.path.basename(told) == os.path.basename(ended.cgroup)
     yield _one("kill", "whose limit", ended.cgroup, ended.cgroup if same else str(told))
     reached = limit.limit_bytes if limit is not None else None
-    yield _one("kill", "limit", format_bytes(limit_bytes), format_bytes(reached))
+    yield _one("kill", "limit", format_bytes(limit_bytes), format_bytes(reached), same=reached == limit_bytes)
 
 
 def compare_control(ended: Ended) -> Iterable[Comparison]:
     """The same program with less."""
     yield _one("control", "cause", "exited", ended.primary.cause)
     yield _one("control", "strength", "proved", _strength(ended.primary))
-    yield from _counts("control", ended, at_least=0)
+    yield from _counts("control", ended)
     yield _one("control", "exit status", "exit 0", _told_status(ended))
 
 
-def _counts(run: Literal["kill", "control"], ended: Ended, *, at_least: int) -> Iterator[Comparison]:
+def _counts(run: Literal["kill", "control"], ended: Ended) -> Iterator[Comparison]:
     told, counted = ended.victims, ended.counted
-    if counted.in_cgroup is None:
-        expected, same = "not counted by this kernel", told == at_least
-    else:
-        expected, same = str(counted.in_cgroup), counted.in_cgroup == told >= at_least
+    as_meant = told >= 1 if run == "kill" else told == 0
+    expected = "not counted by this kernel" if counted.in_cgroup is None else str(counted.in_cgroup)
+    same = as_meant and counted.in_cgroup in {None, told}
     yield _one(run, "OOM kills in its cgroup", expected, str(told), same=same)
-    if counted.on_machine is not None and at_least:
+    # The machine's count has those of others in it, so it says nothing about a control.
+    if run == "kill" and counted.on_machine is not None:
         expected = f"{counted.on_machine} in /proc/vmstat, of all the machine"
-        yield _one(run, "OOM kills on the machine", expected, str(told), same=at_least <= told <= counted.on_machine)
+        yield _one(run, "OOM kills on the machine", expected, str(told), same=1 <= told <= counted.on_machine)
 
 
 def _one(

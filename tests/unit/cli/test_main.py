@@ -42,7 +42,7 @@ def test_wrong_usage_is_2(argv, capsys):
     assert capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["run", "report"])
+@pytest.mark.parametrize("command", ["run", "report", "doctor", "selftest"])
 def test_help_tells_what_the_command_does(command, capsys):
     assert main([command, "--help"]) == 0
     assert "usage: oomtrace" in capsys.readouterr().out

@@ -46,7 +46,19 @@ def test_a_machine_that_has_all_is_told_so(tmp_path):
     ],
 )
 def test_the_release_is_held_against_the_ring_buffers(tmp_path, release, ok):
-    assert checked(tmp_path, proc__sys__kernel__osrelease=release)["kernel_release"].ok == ok
+    failed = Tried(why_not="no ring buffer", stage="compile")
+
+    assert checked(tmp_path, failed, proc__sys__kernel__osrelease=release)["kernel_release"].ok == ok
+
+
+def test_what_was_tried_counts_for_more_than_the_release(tmp_path):
+    assert checked(tmp_path, HELD, proc__sys__kernel__osrelease="4.18.0-553.el8")["kernel_release"].ok == "yes"
+
+
+def test_an_old_release_where_nothing_may_be_tried_is_not_known(tmp_path):
+    found = checked(tmp_path, DENIED, NOBODY, proc__sys__kernel__osrelease="4.18.0-553.el8")
+
+    assert (found["kernel_release"].ok, found["bpf_programs"].with_root) == ("unknown", "unknown")
 
 
 @pytest.mark.parametrize(
@@ -105,7 +117,6 @@ def test_root_who_is_refused_is_told_what_a_container_needs(tmp_path):
     "changed",
     [
         {"sys__kernel__btf__vmlinux": None},
-        {"proc__sys__kernel__osrelease": "5.4.0"},
         {"sys__kernel__security__lockdown": "none integrity [confidentiality]"},
         {"bcc": False},
         {"mine": rights(uid=1000, effective=0, bounding=ALL & ~(1 << 39 | 1 << 21))},

@@ -58,6 +58,14 @@ def test_each_missing_thing_costs_what_the_rules_say(missing, cgroup, machine):
     assert expected(**dict.fromkeys(missing, "no")) == {"cgroup_limit": cgroup, "machine": machine}
 
 
+def test_a_kernel_that_is_none_is_promised_nothing_even_for_root():
+    sandbox = answers(bpf_programs=("no", "unknown"), kernel_log="no")
+    other = Capability(id="other_kernel", name="gVisor", ok="no", found="", meaning="")
+
+    assert outlook(sandbox, root=True, asker_is_root=False).at_best == "proved"
+    assert outlook([*sandbox, other], root=True, asker_is_root=False).at_best == "not_seen"
+
+
 def test_in_a_pid_namespace_of_our_own_nothing_is_promised():
     assert "proved" not in expected(pid_namespace="no").values()
 

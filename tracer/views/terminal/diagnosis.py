@@ -5,7 +5,17 @@ from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
-from tracer.doctor.model import Answer, Capability, Comparison, Diagnosis, Expectation, Expected, Outlook, Selftest
+from tracer.doctor.model import (
+    Answer,
+    Capability,
+    Comparison,
+    Diagnosis,
+    Expectation,
+    Expected,
+    KillKind,
+    Outlook,
+    Selftest,
+)
 from tracer.verdict.model import Status
 from tracer.views.terminal.fit import pad
 from tracer.views.terminal.page import ASCII, UNICODE, Page
@@ -20,7 +30,7 @@ _EXPECTED_STYLES: dict[Expected, str] = {
 _EXPECTED: dict[Expected, str] = {
     "proved": "proved", "likely": "likely", "possible": "possible", "not_seen": "not seen",
 }  # fmt: skip
-_KILLS = {"cgroup_limit": "at a cgroup's limit", "machine": "for want of the machine's memory"}
+_KILLS: dict[KillKind, str] = {"cgroup_limit": "at a cgroup's limit", "machine": "machine-wide"}
 _WEIGHTS = ("proof", "help", "note")
 
 
@@ -28,8 +38,7 @@ def render_diagnosis(diagnosis: Diagnosis, *, width: int, color: bool = False, a
     """Lay out what was found for `width` columns."""
     page = Page(width, ASCII if ascii_only else UNICODE)
     found = safe(diagnosis, ascii_only=ascii_only)
-    badge = Text.styled(_EXPECTED[found.here.verdict], _EXPECTED_STYLES[found.here.verdict])
-    page.title(Text.styled(f"A kill here would be: {_phrase(found.here)}", "bold"), badge)
+    page.title(Text(f"A kill here would be: {_phrase(found.here)}", _EXPECTED_STYLES[found.here.verdict]), Text())
     page.text(Text(page.tame(f"oomtrace {found.version}, Linux {found.kernel_release}, {found.distribution or '?'}")))
     rows = [one for one in found.capabilities if one.weight != "note"]
     missing = _first_things_first(one for one in rows if one.ok == "no")
@@ -49,12 +58,14 @@ def render_selftest(selftest: Selftest, *, width: int, color: bool = False, asci
     page = Page(width, ASCII if ascii_only else UNICODE)
     found = safe(selftest, ascii_only=ascii_only)
     wrong = sum(not one.agrees for one in found.comparisons)
-    title = "One real kill and one control: all agree" if not wrong else f"{wrong} of {len(found.comparisons)} disagree"
-    badge = Text.styled("ok", "bold green") if not wrong else Text.styled("wrong", "bold red")
-    page.title(Text.styled(title, "bold"), badge)
+    if found.agrees:
+        title = Text.styled("One real kill and one control: all agree", "bold green")
+    else:
+        title = Text.styled(f"{wrong} of {len(found.comparisons)} comparisons disagree", "bold red")
+    page.title(title, Text())
     page.text(Text(f"oomtrace {found.version}, Linux {found.kernel_release}, cgroup v{found.cgroup_version}"))
-    for run, heading in (("kill", "A kill"), ("control", "Control: the same program, without a kill")):
-        page.heading(heading)
+    for run, heading, note in (("kill", "A kill", ""), ("control", "Control", "the same program, without a kill")):
+        page.heading(heading, note)
         for one in (one for one in found.comparisons if one.run == run):
             _write_comparison(page, one)
     for number, caveat in enumerate(found.caveats):
@@ -116,7 +127,7 @@ def _grouped(rows: Sequence[Capability]) -> list[list[Capability]]:
 def _write_links(page: Page, outlook: Outlook) -> None:
     same = len({_statuses(kill) for kill in outlook.kills}) == 1
     for kill in outlook.kills[:1] if same else outlook.kills:
-        page.heading("Proof", "" if same else f"of a kill {_KILLS[kill.kill]}")
+        page.heading("Proof", "" if same else f"of a kill that is {_KILLS[kill.kill]}")
         for link in kill.links:
             glyph = {"present": page.glyphs.present, "absent": page.glyphs.absent}.get(
                 link.status, page.glyphs.not_observed
