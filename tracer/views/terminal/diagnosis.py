@@ -127,7 +127,7 @@ def _grouped(rows: Sequence[Capability]) -> list[list[Capability]]:
 def _write_links(page: Page, outlook: Outlook) -> None:
     same = len({_statuses(kill) for kill in outlook.kills}) == 1
     for kill in outlook.kills[:1] if same else outlook.kills:
-        page.heading("Proof", "" if same else f"of a kill that is {_KILLS[kill.kill]}")
+        page.heading("Proof", "" if same else _KILLS[kill.kill])
         for link in kill.links:
             glyph = {"present": page.glyphs.present, "absent": page.glyphs.absent}.get(
                 link.status, page.glyphs.not_observed
