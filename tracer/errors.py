@@ -15,9 +15,21 @@ OomtraceError
 class OomtraceError(Exception):
     """Base of every error that this program raises on purpose; its text is one line for a person."""
 
+    next_command: str | None = None
+    """What to type now, where that is known."""
+
 
 class UsageError(OomtraceError):
-    """What was asked for makes no sense."""
+    """What was asked for makes no sense.
+
+    Args:
+        what: what is wrong, one line.
+        next_command: what to type now.
+    """
+
+    def __init__(self, what: str, *, next_command: str | None = None) -> None:
+        super().__init__(what)
+        self.next_command = next_command
 
 
 class InputError(OomtraceError):

@@ -24,6 +24,7 @@ BREAKS = [
     ("bcc", "kernel/session.py", "from bcc import BPF"),
     ("rich", "cli/run.py", "import rich.console"),
     ("psutil", "job/launch.py", "import psutil"),
+    ("shtab", "cli/helping.py", "import shtab"),
     ("pure", "verdict/judge.py", "import os"),
     ("pure", "attribution/tree.py", "from time import monotonic_ns"),
     ("pure", "logs/kernel/__init__.py", "from pathlib import Path"),

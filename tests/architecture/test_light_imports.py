@@ -8,7 +8,7 @@ import pytest
 
 from tests.architecture.checkout import ROOT
 
-HEAVY = ("bcc", "rich", "jinja2", "asyncio", "pydantic")
+HEAVY = ("bcc", "rich", "jinja2", "asyncio", "pydantic", "shtab", "difflib")
 RESIDENT = ("tracer.cli", "tracer.cli.run", "tracer.pipeline", "tracer.sources.live", "tracer.recording")
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.checkout import ROOT, bash_scripts, copy_to, name, programs, python_files
+from tracer.cli import COMMANDS
 
 STEPS = ("ruff check", "ruff format", "mypy", "lint-imports", "events.h", "shellcheck", "clang-format")
 
@@ -72,7 +73,7 @@ def test_what_a_script_says_of_itself_fits_eighty_columns(script):
     assert [line for line in asked(script, "--help").stdout.splitlines() if len(line) > 80] == []
 
 
-@pytest.mark.parametrize("arguments", [(), ("run",), ("report",), ("doctor",), ("selftest",)], ids=" ".join)
+@pytest.mark.parametrize("arguments", [(), *((command.name,) for command in COMMANDS)], ids=" ".join)
 def test_what_the_command_says_of_itself_fits_eighty_columns(arguments):
     helped = run(sys.executable, "-m", "tracer", *arguments, "--help", COLUMNS="80")
 

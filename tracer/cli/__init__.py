@@ -5,22 +5,30 @@
 permission; 5 this kernel cannot. `run` gives the job's own status.
 """
 
-import argparse
 import contextlib
-import inspect
 import os
 import sys
 from collections.abc import Sequence
 
-from tracer import __version__
 from tracer.cli.command import Command
-from tracer.cli.console import say
+from tracer.cli.console import say, write
 from tracer.cli.doctor import DoctorCommand
+from tracer.cli.helping import CompletionCommand, HelpCommand, ManCommand
+from tracer.cli.parser import Program
 from tracer.cli.report import ReportCommand
 from tracer.cli.run import RunCommand
 from tracer.cli.selftest import SelftestCommand
 from tracer.errors import InputError, KernelUnavailable, OomtraceError, PermissionDenied, UsageError
 
+COMMANDS: tuple[Command, ...] = (
+    RunCommand(),
+    ReportCommand(),
+    DoctorCommand(),
+    SelftestCommand(),
+    HelpCommand(),
+    CompletionCommand(),
+    ManCommand(),
+)
 _EXIT_CODES: tuple[tuple[type[OomtraceError], int], ...] = (
     (UsageError, 2),
     (InputError, 3),
@@ -34,8 +42,10 @@ _INTERRUPTED, _BROKEN_PIPE = 128 + 2, 128 + 13
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
     _occupy_standard_descriptors()
+    words = list(sys.argv[1:] if argv is None else argv)
+    program = Program(COMMANDS)
     try:
-        code = _run(argv)
+        code = _run(program, words)
         if sys.stdout is not None:
             sys.stdout.flush()
     except KeyboardInterrupt:
@@ -44,41 +54,45 @@ def main(argv: Sequence[str] | None = None) -> int:
         _discard_output()
         return _BROKEN_PIPE
     except OomtraceError as error:
-        return _told(str(error), next(code for kind, code in _EXIT_CODES if isinstance(error, kind)))
+        return _explained(error, words, program)
     except OSError as error:  # the output: all else is translated where it happens
         code = _told(f"output: {error.strerror or error}", 3)
         _discard_output()
     return code
 
 
-def _run(argv: Sequence[str] | None) -> int:
+def _run(program: Program, words: list[str]) -> int:
+    if not words:
+        write(sys.stderr, program.format_help())
+        return 2
+    if words[0] not in (*program.children.choices, "-h", "--help", "--version"):
+        from tracer.cli import suggestions
+
+        why = suggestions.unknown_options if words[0].startswith("-") else suggestions.unknown_command
+        raise why(words[:1], words, program)
     try:
-        args = _parser().parse_args(argv)
-    except SystemExit as error:  # argparse: --help, or wrong usage, of which it has told already
+        args, unknown = program.parse_known_args(words)
+    except SystemExit as error:  # argparse has printed what --help or --version asked for
         return error.code if isinstance(error.code, int) else 2
-    args.words = list(sys.argv[1:] if argv is None else argv)
+    if unknown:
+        from tracer.cli.suggestions import unknown_options
+
+        raise unknown_options(unknown, words, program)
+    args.words, args.program = words, program
     command: Command = args.its_command
     return command.run(args)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="oomtrace",
-        description="What killed my training run: watches the kernel while a job runs, and says who, by whom and why.",
-    )
-    parser.add_argument("--version", action="version", version=f"oomtrace {__version__}")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command in (RunCommand(), ReportCommand(), DoctorCommand(), SelftestCommand()):
-        text = inspect.getdoc(command) or ""
-        child = commands.add_parser(command.name, help=text.partition("\n")[0], description=text)
-        command.prepare_parser(child)
-        child.set_defaults(its_command=command)
-    return parser
+def _explained(error: OomtraceError, words: Sequence[str], program: Program) -> int:
+    from tracer.cli.suggestions import next_command
+
+    code = next(code for kind, code in _EXIT_CODES if isinstance(error, kind))
+    return _told(str(error), code, next_command=next_command(error, words, program))
 
 
-def _told(text: str, code: int) -> int:
+def _told(text: str, code: int, *, next_command: str | None = None) -> int:
     try:
-        say(text)
+        say(text, next_command=next_command)
     except (OSError, ValueError):
         _discard_output()
     return code

@@ -2,11 +2,18 @@
 """What a subcommand is."""
 
 import argparse
+from collections.abc import Sequence
 from typing import Protocol
+
+Example = tuple[str, str]
+"""What it is good for, and the command line to type; one that takes root begins with sudo."""
 
 
 class Command(Protocol):
-    """A small object; its docstring is its help. The first line stands in the list of commands."""
+    """A small object; its docstring is its help. The first line stands in the list of commands.
+
+    It may have `examples`, a sequence of `Example`: help and man page show them, and a test parses them.
+    """
 
     name: str
 
@@ -22,3 +29,14 @@ class Command(Protocol):
         Raises:
             OomtraceError: it could not be done; `main` says so and chooses the exit code.
         """
+
+
+def examples_of(command: Command) -> Sequence[Example]:
+    """Those that it has."""
+    found: Sequence[Example] = getattr(command, "examples", ())
+    return found
+
+
+def takes_root(command: Command) -> bool:
+    """Whether it is shown with sudo."""
+    return any(line.startswith("sudo ") for _, line in examples_of(command))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the command line knows of its output: width, colour, characters. Writes; lays nothing out."""
 
+import contextlib
 import os
 import sys
 from collections.abc import Mapping
@@ -29,9 +30,20 @@ def look_of(stream: TextIO | None, environ: Mapping[str, str]) -> Look:
     )
 
 
-def say(text: str) -> None:
-    """One line for the person at the terminal, on standard error."""
-    write(sys.stderr, f"oomtrace: {text}\n")
+def say(text: str, *, next_command: str | None = None) -> None:
+    """One line for the person at the terminal, on standard error, and what to type now.
+
+    Raises:
+        OSError: it takes no more.
+    """
+    lines = [f"oomtrace: {text}"] + ([] if next_command is None else [f"try: {next_command}"])
+    write(sys.stderr, "".join(f"{_harmless(line)}\n" for line in lines))
+
+
+def try_to_say(text: str, *, next_command: str | None = None) -> None:
+    """The same where a job is at stake: nobody who listens is no reason to give it up."""
+    with contextlib.suppress(OSError, ValueError):
+        say(text, next_command=next_command)
 
 
 def write(stream: TextIO | None, text: str) -> None:
@@ -45,6 +57,11 @@ def write(stream: TextIO | None, text: str) -> None:
     encoding = stream.encoding or "ascii"
     stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
     stream.flush()
+
+
+def _harmless(line: str) -> str:
+    # Names of files and words of others may hold what moves a cursor.
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in line)
 
 
 def _is_terminal(stream: TextIO) -> bool:

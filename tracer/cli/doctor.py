@@ -19,6 +19,11 @@ class DoctorCommand:
     """
 
     name = "doctor"
+    examples = (
+        ("Can a kill be proved here?", "sudo oomtrace doctor"),
+        ("What could be seen without root", "oomtrace doctor"),
+        ("For a script: 0 if it can, 1 if not", "sudo oomtrace doctor --json"),
+    )
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--json", action="store_true", help="print what was found as one JSON document")

@@ -17,6 +17,10 @@ class ReportCommand:
     """
 
     name = "report"
+    examples = (
+        ("Show the verdict of a run", "oomtrace report oomtrace-20261130-204958-31872.oomtrace"),
+        ("The same for a program", "oomtrace report --json run.oomtrace"),
+    )
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("recording", metavar="FILE", help="the recording")

@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TextIO
 
-from tracer.cli.console import look_of, say, write
+from tracer.cli.console import look_of, try_to_say, write
+from tracer.cli.parser import astray
 from tracer.cli.sizes import parse_size
 from tracer.errors import CgroupUnavailable, InputError, OomtraceError, PermissionDenied, UsageError
 from tracer.events import Header, Note
 from tracer.job.cgroup import Hierarchy, JobCgroup, Limits, find_hierarchy, make_cgroup, shares_group_kill
 from tracer.job.identity import Caller, find_caller
+from tracer.job.launch import StartFailure
 from tracer.pipeline import Outcome, Pipeline, Plan, Sources
 from tracer.pipeline.clocks import header_now
 from tracer.pipeline.machine import open_sources
@@ -53,29 +55,38 @@ class RunCommand:
     """
 
     name = "run"
+    examples = (
+        ("Watch a job on all GPUs of this machine", "sudo oomtrace run -- torchrun --nproc-per-node 8 train.py"),
+        ("Find out whether it fits into 64 GiB", "sudo oomtrace run --memory-max 64G -- python train.py"),
+        ("Keep report and recording where you want them",
+         "sudo oomtrace run --report why.txt --record run.oomtrace -- ./train.sh"),
+    )  # fmt: skip
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         parser.usage = "oomtrace run [options] [--] COMMAND [ARGUMENT ...]"
-        parser.add_argument(
+        limits = parser.add_argument_group("limits of the job")
+        limits.add_argument(
             "--memory-max", metavar="SIZE", help="run the job in a memory cgroup of its own with this limit (64G, 512M)"
         )
-        parser.add_argument("--swap-max", metavar="SIZE", help="limit its swap as well (0: none)")
-        parser.add_argument(
+        limits.add_argument("--swap-max", metavar="SIZE", help="limit its swap as well (0: none)")
+        output = parser.add_argument_group("what is written")
+        output.add_argument(
             "--record",
             metavar="FILE",
             help="the recording; `-` keeps none (default: oomtrace-DATE-PID.oomtrace in this folder)",
         )
-        parser.add_argument("--report", metavar="FILE", help="write the report there, not to standard error")
-        parser.add_argument(
+        output.add_argument("--report", metavar="FILE", help="write the report there, not to standard error")
+        watching = parser.add_argument_group("watching")
+        watching.add_argument(
             "--require-bpf", action="store_true", help="do not start the job where the kernel cannot be watched"
         )
-        parser.add_argument("--ready-file", metavar="FILE", help=argparse.SUPPRESS)
-        parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="the job")
+        watching.add_argument("--ready-file", metavar="FILE", help=argparse.SUPPRESS)
+        parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="the job, with its arguments")
 
     def run(self, args: argparse.Namespace) -> int:
         argv = tuple(args.command[1:] if args.command[:1] == ["--"] else args.command)
         if not argv:
-            raise UsageError("no command to run; write it as: oomtrace run -- COMMAND")
+            raise UsageError("no command to run", next_command="oomtrace run -- python train.py")
         limits = Limits(
             memory_bytes=None if args.memory_max is None else _sensible(parse_size(args.memory_max)),
             swap_bytes=None if args.swap_max is None else parse_size(args.swap_max),
@@ -83,6 +94,9 @@ class RunCommand:
         if not is_root():
             again = f'sudo "$(command -v oomtrace)" {shlex.join(args.words)}'
             raise PermissionDenied("cannot watch the kernel", need=f"root: {again}")
+        lost = astray(args.words, argv, args.program.children.choices[self.name])
+        if lost is not None:
+            try_to_say(lost)
         caller = find_caller(os.environ)
         with contextlib.ExitStack() as stack:
             files = _Files(
@@ -122,7 +136,7 @@ class _Run:
             finally:
                 left = _remove(cgroup, AT_THE_END_S)
             if outcome.failure is not None:
-                say(f"{self._argv[0]}: {outcome.failure.why(self._argv[0])}")
+                self._explain(outcome.failure)
                 return outcome.exit_code
             undo.pop_all()
             if left is not None:
@@ -130,6 +144,11 @@ class _Run:
                 stack.callback(_remove_late, cgroup)
             stack.callback(self._report, writer, outcome)
         return outcome.exit_code
+
+    def _explain(self, failure: StartFailure) -> None:
+        from tracer.cli.suggestions import not_a_job
+
+        try_to_say(f"{self._argv[0]}: {failure.why(self._argv[0])}", next_command=not_a_job(self._argv))
 
     def _recording(self, header: Header) -> RecordingWriter:
         target = self._args.record
@@ -147,7 +166,7 @@ class _Run:
 
     def _plan(self, cgroup: JobCgroup | None, hierarchy: Hierarchy | None, sources: Sources) -> Plan:
         if sources.kernel is None:
-            say(f"the kernel cannot be watched, so there will be no proof: {sources.why_no_kernel}")
+            try_to_say(f"the kernel cannot be watched, so there will be no proof: {sources.why_no_kernel}")
         if cgroup is None and hierarchy is not None:
             group = shares_group_kill(hierarchy)
             if group is not None:
@@ -155,7 +174,7 @@ class _Run:
                     f"a kill in {group} ends the tracer as well (memory.oom.group): the recording may have no end"
                 )
         if self._caller.caveat is not None:
-            say(self._caller.caveat)
+            try_to_say(self._caller.caveat)
         return Plan(
             argv=self._argv,
             recorded_argv=mask_arguments(self._argv),
@@ -173,9 +192,11 @@ class _Run:
         except (BrokenPipeError, KeyboardInterrupt):
             return
         except Exception as error:  # noqa: BLE001 - see above
-            where = "" if writer.path is None else f"; the recording is {writer.path}"
-            with contextlib.suppress(OSError, ValueError):
-                say(f"the report could not be made: {type(error).__name__}: {error}{where} (exit {outcome.exit_code})")
+            again = None if writer.path is None else f"oomtrace report {shlex.quote(writer.path)}"
+            try_to_say(
+                f"the report could not be made: {type(error).__name__}: {error} (exit {outcome.exit_code})",
+                next_command=again,
+            )
 
     def _write_report(self, writer: RecordingWriter) -> None:
         from tracer.cli import judging

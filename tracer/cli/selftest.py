@@ -21,6 +21,10 @@ class SelftestCommand:
     """
 
     name = "selftest"
+    examples = (
+        ("One real kill, one control, compared with the kernel's counters", "sudo oomtrace selftest"),
+        ("Keep the recording of the kill, and look at it", "sudo oomtrace selftest --record kill.oomtrace"),
+    )
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--json", action="store_true", help="print the comparisons as one JSON document")

@@ -2,6 +2,7 @@
 """Every error becomes one line and one exit code, whatever happened to the standard streams."""
 
 import os
+import platform
 import subprocess
 import sys
 
@@ -21,6 +22,8 @@ from tracer.errors import (
     UsageError,
 )
 
+VERSION = f"oomtrace {__version__} (Python {platform.python_version()})\n"
+
 
 def oomtrace(*arguments, shell=None):
     command = [sys.executable, "-m", "tracer", *arguments]
@@ -33,7 +36,7 @@ def oomtrace(*arguments, shell=None):
 
 def test_the_version_is_told(capsys):
     assert main(["--version"]) == 0
-    assert capsys.readouterr().out == f"oomtrace {__version__}\n"
+    assert capsys.readouterr().out == VERSION
 
 
 @pytest.mark.parametrize("argv", [[], ["nonsense"], ["run", "--nonsense"], ["run"], ["run", "--"], ["report"]])
@@ -73,14 +76,16 @@ def test_each_error_has_its_exit_code(error, code, monkeypatch):
     assert main(["report", "x"]) == code
 
 
-def test_an_error_is_one_line(capsys):
+def test_an_error_is_one_line_and_the_next_command(capsys):
     assert main(["report", "/no/such/file"]) == 3
 
-    assert capsys.readouterr().err == "oomtrace: /no/such/file: cannot be read: No such file or directory\n"
+    assert capsys.readouterr().err == (
+        "oomtrace: /no/such/file: cannot be read: No such file or directory\ntry: oomtrace run --help\n"
+    )
 
 
 def test_python_m_tracer_is_the_same_command():
-    assert oomtrace("--version").stdout == f"oomtrace {__version__}\n"
+    assert oomtrace("--version").stdout == VERSION
 
 
 @pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-", "<&- >&- 2>&-"])

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever was typed wrong: one line that says so, one with the next command to type, and nothing else."""
+
+import os
+
+import pytest
+
+from tracer.cli import COMMANDS, main
+from tracer.cli.parser import Program
+from tracer.cli.suggestions import next_command, not_a_job
+from tracer.errors import CgroupUnavailable, InputError, KernelUnavailable, OomtraceError, PermissionDenied, UsageError
+
+
+class Doctor:
+    """Say what works here."""
+
+    name = "doctor"
+
+    def prepare_parser(self, parser):
+        pass
+
+    def run(self, _):
+        return 0
+
+
+@pytest.fixture
+def said(tmp_path, monkeypatch, capsys):
+    """What two lines a command line gets: the error, and what to type."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    (tmp_path / "tool").write_text("#!/bin/sh\n")
+    (tmp_path / "tool").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    def say(*words):
+        code = main(list(words))
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        error, following, end = captured.err.split("\n")
+        assert error.startswith("oomtrace: ")
+        assert end == ""
+        return code, error.removeprefix("oomtrace: "), following.removeprefix("try: ")
+
+    return say
+
+
+@pytest.mark.parametrize(
+    "words, error, following",
+    [
+        (["rnu", "--", "true"], "there is no command 'rnu'", "oomtrace run -- true"),
+        (["reprot", "x y"], "there is no command 'reprot'", "oomtrace report 'x y'"),
+        (["zzz"], "there is no command 'zzz'", "oomtrace --help"),
+        (["train.py", "--lr", "3"], "'train.py' is a job, and no command of oomtrace",
+         "oomtrace run -- python train.py --lr 3"),
+        (["run.py"], "'run.py' is a job, and no command of oomtrace", "oomtrace run -- python run.py"),
+        (["tool", "a b"], "'tool' is a job, and no command of oomtrace", "oomtrace run -- tool 'a b'"),
+        (["old.oomtrace"], "old.oomtrace is a recording, and no command", "oomtrace report old.oomtrace"),
+        (["old.oomtrace", "--json"], "old.oomtrace is a recording, and no command",
+         "oomtrace report old.oomtrace --json"),
+        (["help", "rum"], "there is no command 'rum'", "oomtrace help run"),
+        (["help", "zzz"], "there is no command 'zzz'", "oomtrace help"),
+        (["run", "--memroy-max", "4G", "true"], "there is no option --memroy-max",
+         "oomtrace run --memory-max 4G true"),
+        (["run", "--memroy-max=4G", "--", "a b"], "there is no option --memroy-max",
+         "oomtrace run --memory-max=4G -- 'a b'"),
+        (["run", "--lr", "3", "x.py"], "there is no option --lr; options of the job stand behind its command",
+         "oomtrace run -- COMMAND --lr"),
+        (["run", "--lr", "--", "true"], "there is no option --lr", "oomtrace run --help"),
+        (["--versoin"], "there is no option --versoin", "oomtrace --version"),
+        (["--zzz"], "there is no option --zzz", "oomtrace --help"),
+        (["run"], "no command to run", "oomtrace run -- python train.py"),
+        (["run", "--"], "no command to run", "oomtrace run -- python train.py"),
+        (["run", "--memory-max"], "argument --memory-max: expected one argument", "oomtrace run --help"),
+        (["run", "--memory-max", "big", "true"], "'big' is not a size; write it as 512M, 64G, 1.5GiB or in bytes",
+         "oomtrace run --help"),
+        (["report"], "the following arguments are required: FILE", "oomtrace report --help"),
+        (["report", "a", "b"], "b: more than is taken", "oomtrace report --help"),
+        (["completion", "tcsh"], None, "oomtrace completion --help"),
+    ],
+)  # fmt: skip
+def test_wrong_usage_is_one_line_and_the_next_command(said, words, error, following):
+    code, told, suggested = said(*words)
+
+    assert code == 2
+    assert error in (None, told)
+    assert following == suggested
+
+
+def test_a_recording_is_known_by_what_is_in_it(said, tmp_path):
+    (tmp_path / "x").write_bytes(b'{"kind":"header","seq":0}')
+    (tmp_path / "y").write_bytes(b"other")
+
+    assert said("x")[2] == "oomtrace report x"
+    assert said("y")[2] == "oomtrace --help"
+
+
+def test_who_is_not_root_is_told_to_type_sudo(said, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+
+    assert said("train.py")[2] == "sudo oomtrace run -- python train.py"
+
+
+def test_a_recording_that_is_not_there_names_the_one_that_is(said, tmp_path):
+    (tmp_path / "old.oomtrace").touch()
+    (tmp_path / "new.oomtrace").touch()
+    os.utime(tmp_path / "old.oomtrace", (1, 1))
+
+    assert said("report", "none.of.them")[2] == "oomtrace report new.oomtrace"
+    assert said("report", "od.oomtrace")[2] == "oomtrace report old.oomtrace"
+
+
+def test_what_moves_a_cursor_is_not_printed_as_it_is(said, tmp_path):
+    (tmp_path / "\x1b[2J.oomtrace").touch()
+    code, error, following = said("report", "\x1b[1m\nx")
+
+    assert code == 3
+    assert error.startswith("\\x1b[1m\\nx: ")
+    assert "\x1b" not in following
+
+
+@pytest.mark.parametrize(
+    "error, words, following",
+    [
+        (UsageError("x"), ["run"], "oomtrace run --help"),
+        (UsageError("x", next_command="y"), ["run"], "y"),
+        (KernelUnavailable("x"), ["run"], "sudo oomtrace doctor"),
+        (CgroupUnavailable("x"), ["run"], "sudo oomtrace doctor"),
+        (KernelUnavailable("x"), ["doctor"], None),
+        (PermissionDenied("x"), ["report", "a b"], "sudo oomtrace report 'a b'"),
+        (InputError("x", path="/no/such/folder/x"), ["report"], "oomtrace run --help"),
+        (InputError("x"), ["run"], None),
+        (OomtraceError("x"), [], None),
+    ],
+)
+def test_each_kind_of_error_has_what_helps_against_it(error, words, following, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+
+    assert next_command(error, words, Program((*COMMANDS, Doctor()))) == following
+
+
+def test_a_command_that_is_not_there_is_not_suggested():
+    run_alone = Program(tuple(command for command in COMMANDS if command.name == "run"))
+
+    assert next_command(KernelUnavailable("x"), ["run"], run_alone) is None
+
+
+def test_a_job_that_could_not_be_started_names_what_was_meant(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    (tmp_path / "train.py").touch()
+
+    assert not_a_job(["train.py", "--lr", "3"]) == "oomtrace run -- python train.py --lr 3"
+    assert not_a_job(["--memory-max", "64G"]) == "oomtrace run --help"
+    assert not_a_job(["x.oomtrace"]) == "oomtrace report x.oomtrace"
+    assert not_a_job(["no.py"]) is None
+    assert not_a_job(["other"]) is None
