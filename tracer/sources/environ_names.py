@@ -5,6 +5,8 @@ A name is here because a rule needs it to tell ranks, launchers or jobs apart, a
 there is a number or an identifier. Addresses, paths, commands and whatever a user may fill freely are not here.
 """
 
+from tracer.sources.masking import mask_marked
+
 _WHY: dict[str, tuple[str, ...]] = {
     "torchrun, and what most launchers copy: which rank of how many, on which node": (
         "RANK", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK", "ROLE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE",
@@ -53,5 +55,8 @@ VALUE_CHARS = 256
 
 
 def allowed(environ: dict[str, str]) -> dict[str, str]:
-    """What of an environment may be kept, in the order of its names."""
-    return {name: environ[name][:VALUE_CHARS] for name in sorted(ALLOWED_NAMES & environ.keys())}
+    """What of an environment may be kept, in the order of its names.
+
+    Some hold what a user chose (a run's name): a token is masked there as well.
+    """
+    return {name: mask_marked(environ[name])[:VALUE_CHARS] for name in sorted(ALLOWED_NAMES & environ.keys())}

@@ -21,32 +21,82 @@ _LOOKED_AT_CHARS = 4 * ARGUMENT_CHARS
 # As a word of a name: `--hf-token`, `WANDB_API_KEY`, `authToken`, `db.password`; not `--tokenizer`,
 # `--max-tokens`, `--keyboard`, `--num-keys`.
 _SECRET_WORDS = frozenset({
-    "token", "secret", "password", "passwd", "passphrase", "pwd", "pass", "apikey", "accesskey", "secretkey",
-    "privatekey", "authkey", "credential", "credentials", "creds", "auth", "authorization", "bearer", "cookie", "jwt",
-    "dsn", "sas", "signature",
+    "token", "pwd", "pass", "authkey", "creds", "auth", "authorization", "bearer", "cookie", "jwt", "dsn", "sas", "sig",
+    "signature",
 })  # fmt: skip
-_KEYS_OF = ("api", "access", "secret", "private", "auth", "encryption", "account", "license", "ssh", "wandb", "hf")
+# Wherever in a name they stand, with or without anything between the words: `MYPASSWORD`, `clientsecret`.
+_SECRET_PARTS = re.compile(
+    "password|passwd|passphrase|secret|credential|(?:api|access|private|encryption|signing)key|(?:auth|access)token"
+)
+_KEYS_OF = (
+    "api", "access", "secret", "private", "auth", "encryption", "account", "license", "ssh", "signing", "master",
+    "wandb", "hf", "openai", "anthropic", "aws", "azure", "gcp", "google", "comet", "neptune", "ngc", "github",
+    "gitlab",
+)  # fmt: skip
 _SECRET_PAIRS = frozenset((first, second) for first in _KEYS_OF for second in ("key", "keys", "token"))
+# `--pad-token "<pad>"`, `--token-dim 64`: what a language model means by it.
+_TOKEN_OF_A_MODEL = frozenset({
+    "pad", "eos", "bos", "unk", "sep", "cls", "mask", "special", "stop", "start", "end", "begin", "image", "audio",
+    "video", "text", "num", "max", "min", "per", "next", "last", "first", "prefix", "sub", "de", "pre",
+})  # fmt: skip
+_ABOUT_A_TOKEN = frozenset({
+    "dim", "size", "len", "length", "count", "counts", "limit", "budget", "id", "ids", "type", "types", "embedding",
+    "mixing", "dropout", "merging", "pruning", "level", "shift",
+})  # fmt: skip
+_PLACES = frozenset({"file", "path", "dir", "folder"})
+"""As the last word of a name: its value says where a secret lies, if it is a path."""
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 _FLAG = re.compile(r"--?[A-Za-z][A-Za-z0-9_.-]{0,128}")
 _NAME = re.compile(r"[-+]{0,2}[A-Za-z_][A-Za-z0-9_.+:/-]{0,128}")
-_URL_USER = re.compile(r"(?P<scheme>\b[A-Za-z][A-Za-z0-9+.-]{0,30}://)[^/\s@?#]{1,512}@")
-_QUERY = re.compile(r"(?P<start>[?&;])(?P<name>[A-Za-z0-9_.-]{1,64})=(?P<value>[^&;\s#]+)")
+_URL_USER = re.compile(
+    # A password may hold a slash or an @ that nobody escaped; HOST:PORT/ is none.
+    r"(?P<scheme>\b[A-Za-z][A-Za-z0-9+.-]{0,30}://)"
+    r"(?:[^/\s@:?#'\"]{0,128}:(?!\d{1,5}[/?#\s]|\d{1,5}$)[^\s'\"]{1,512}|[^/\s?#'\"]{1,512})@"
+)
+_QUERY = re.compile(r"[?&;](?P<name>[A-Za-z0-9_.-]{1,64})=(?P<value>[^&;\s#]+)")
 _HEADER = re.compile(
-    r"\b(?P<name>(?:proxy-)?authorization|x-[a-z-]{0,40}(?:key|token)|cookie)\s{0,8}:\s{0,8}.+",
+    r"\b(?P<name>(?:proxy-)?authorization|x-[a-z-]{0,40}(?:key|token|auth|secret)|cookie)\s{0,8}:\s{0,8}.+",
     re.IGNORECASE | re.DOTALL,
 )
-_VALUE = r"(?P<value>\"[^\"]*\"?|'[^']*'?|[^'\"\s,;)]+)"
-_ASSIGNED = re.compile(rf"\b(?P<name>[A-Za-z_][A-Za-z0-9_.-]{{0,64}})(?P<between>['\"]?\s{{0,8}}[=:]\s{{0,8}}){_VALUE}")
-_FLAGGED = re.compile(rf"(?<!\S)(?P<name>--?[A-Za-z][A-Za-z0-9_.-]{{0,64}})(?P<between>\s{{1,8}})(?!-){_VALUE}")
-_KNOWN = re.compile(
-    # Tokens that carry their own mark: Hugging Face, GitHub, GitLab, OpenAI, Anthropic, Slack, AWS, Google, NGC, JWT.
-    r"\b(?:hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|sk-[\w-]{16,}"
-    r"|xox[abprs]-[\w-]{10,}|(?:AKIA|ASIA)[A-Z0-9]{16}|AIza[\w-]{30,}|nvapi-[\w-]{20,}"
+_SCHEMES = frozenset({"bearer", "basic", "token"})
+"""As a word of its own behind `Authorization:`: the secret comes next."""
+_BEARER = re.compile(r"\b(?P<word>bearer)\s{1,8}[^\s'\"]+", re.IGNORECASE)
+# What a shell, Python or JSON takes for one value: quoted pieces, escaped characters and plain ones.
+_A_VALUE = r"(?:\"(?:[^\"\\]|\\.)*(?:\"|\\?$)|'[^']*(?:'|$)|\\.|[^\s;&|'\"\\])+"
+_VALUE = re.compile(_A_VALUE, re.DOTALL)
+_ASSIGNED = re.compile(
+    # NAME=VALUE, "NAME": "VALUE", environ['NAME'] = VALUE, putenv("NAME", "VALUE")
+    r"\b(?P<name>[A-Za-z_][A-Za-z0-9_.-]{0,64})(?:['\"]?\]?\s{0,8}[=:]\s{0,8}|['\"]\s{0,8},\s{0,8}(?=['\"]))"
+)
+_SET = re.compile(r"\b(?:setenv|set\s{1,8}-[a-z]{1,3})\s{1,8}(?P<name>[A-Za-z_][A-Za-z0-9_]{0,64})\s{1,8}")
+_FLAGGED = re.compile(r"(?<!\S)(?P<name>--?[A-Za-z][A-Za-z0-9_.-]{0,64})\s{1,8}(?!-)")
+# Programs that take a password behind a letter of their own, be it a word by itself or not.
+_LETTERS = {
+    "sshpass": "-p", "mysql": "-p", "mysqldump": "-p", "mysqladmin": "-p", "mariadb": "-p", "mariadb-dump": "-p",
+    "docker": "-p", "podman": "-p", "redis-cli": "-a", "smbclient": "-U", "ldapsearch": "-w",
+    "curl": "(?:-[A-Za-z]{0,4}u|--(?:proxy-)?user)",
+}  # fmt: skip
+_LETTERED = {
+    program: re.compile(
+        rf"(?P<before>(?<![\w.-]){program}(?:\s{{1,8}}[^\s;|&]{{1,128}}){{0,16}}?\s{{1,8}}{letter}[\s=]{{0,8}}){_A_VALUE}",
+        re.DOTALL,
+    )
+    for program, letter in _LETTERS.items()
+}
+_MARKED = re.compile(
+    # Tokens that carry their own mark: Hugging Face, GitHub, GitLab, OpenAI, Anthropic, Slack, AWS, Google, NGC, JWT,
+    # Stripe, npm, Groq, Replicate, W&B, SendGrid, Tailscale.
+    r"(?<![A-Za-z0-9])(?:hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}"
+    r"|sk-[\w-]{16,}|[srp]k_(?:live|test)_\w{10,}|xox[abeprs]-[\w-]{10,}|xapp-[\w-]{10,}"
+    r"|(?:AKIA|ASIA)[A-Z0-9]{16}|AIza[\w-]{30,}|ya29\.[\w-]{20,}|nvapi-[\w-]{20,}|npm_[A-Za-z0-9]{30,}"
+    r"|gsk_[A-Za-z0-9]{20,}|r8_[A-Za-z0-9]{30,}|wandb_v\d_\w{20,}|SG\.[\w-]{16,}\.[\w-]{16,}|tskey-[\w-]{10,}"
     r"|eyJ[\w-]{10,1024}\.[\w-]{10,1024}[\w.-]*)"
+)
+_PEM = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*", re.DOTALL)
+_HEX = re.compile(
     # W&B keys and their like are bare hex. Hashes are masked with them, which costs nothing; not those in a path.
-    r"|(?<![0-9A-Za-z/])(?:[0-9a-fA-F]{64}|[0-9a-fA-F]{40}|[0-9a-fA-F]{32})(?![0-9A-Za-z])"
+    r"(?<![0-9A-Za-z/])(?:[0-9a-fA-F]{64}|[0-9a-fA-F]{40}|[0-9a-fA-F]{32})(?![0-9A-Za-z])"
 )
 
 
@@ -57,40 +107,96 @@ def mask_arguments(arguments: Iterable[str]) -> tuple[str, ...]:
     `HF_TOKEN=X`, also within `sh -c "..."`), user and password in a URL, and tokens of known shape.
     """
     masked: list[str] = []
-    value_follows = False
+    before = letter = ""
     for place, argument in enumerate(arguments):
         if place >= ARGUMENTS:
             masked.append(CUT)
             break
-        flag = _FLAG.fullmatch(argument) is not None
-        if value_follows and not flag:
+        letter = _LETTERS.get(argument.rpartition("/")[2], letter)
+        if (
+            (_announces(before) or (letter and re.fullmatch(letter, before)))
+            and not _FLAG.fullmatch(argument)
+            and not _says_where(before, argument)
+        ):
             masked.append(MASK)
-            value_follows = False
+            before = "bearer" if argument.lower() in _SCHEMES else ""
         else:
-            value_follows = flag and _is_secret(argument)
-            masked.append(_masked(argument))
+            attached = re.match(f"{letter}=?(?=.)", argument, re.DOTALL) if letter else None
+            masked.append(attached[0] + MASK if attached else _masked(argument))
+            before = argument
     return tuple(masked)
+
+
+def _announces(argument: str) -> bool:
+    """Whether the next argument is a secret."""
+    if argument.lower() == "bearer":
+        return True
+    if argument.endswith(":"):  # `Authorization: X` that no quotes hold together
+        return _NAME.fullmatch(argument) is not None and _is_secret(argument)
+    return _FLAG.fullmatch(argument) is not None and _is_secret(argument)
+
+
+def mask_marked(text: str) -> str:
+    """A path or an identifier that can be kept: tokens of known shape and passwords in URLs are masked."""
+    text = _URL_USER.sub(lambda found: f"{found['scheme']}{MASK}@", text)
+    return _PEM.sub(MASK, _MARKED.sub(MASK, text))
 
 
 def _masked(argument: str) -> str:
     text = argument[:_LOOKED_AT_CHARS]
-    name, equals, _ = text.partition("=")
+    name, equals, value = text.partition("=")
     if equals and _NAME.fullmatch(name) and _is_secret(name):
-        return f"{name}={MASK}"
-    text = _URL_USER.sub(lambda found: f"{found['scheme']}{MASK}@", text)
-    text = _QUERY.sub(lambda found: f"{found['start']}{found['name']}={_value(found)}", text)
-    text = _HEADER.sub(lambda found: f"{found['name']}: {MASK}", text)
-    for pattern in (_ASSIGNED, _FLAGGED):
-        text = pattern.sub(lambda found: f"{found['name']}{found['between']}{_value(found)}", text)
-    text = _KNOWN.sub(MASK, text)
+        return argument if _says_where(name, value) else f"{name}={MASK}"
+    text = _HEADER.sub(lambda found: f"{found['name']}: {MASK}", mask_marked(text))
+    text = _BEARER.sub(lambda found: f"{found['word']} {MASK}", text)
+    for program, pattern in _LETTERED.items():
+        if program in text:
+            text = pattern.sub(lambda found: found["before"] + MASK, text)
+    text = _QUERY.sub(_without_value, text)
+    for pattern in (_ASSIGNED, _SET, _FLAGGED):
+        text = _without_values(pattern, text)
+    text = _HEX.sub(MASK, text)
     whole = len(argument) <= _LOOKED_AT_CHARS and len(text) <= ARGUMENT_CHARS
     return text if whole else text[:ARGUMENT_CHARS] + CUT
 
 
-def _value(found: re.Match[str]) -> str:
-    return MASK if _is_secret(found["name"]) else found["value"]
+def _without_values(pattern: re.Pattern[str], text: str) -> str:
+    """Mask what follows each match with a secret name. A value that is none may hold another: `--env=TOKEN=X`."""
+    kept: list[str] = []
+    at = 0
+    for found in pattern.finditer(text):
+        if found.end() <= at or not _is_secret(found["name"]):
+            continue
+        value = _VALUE.match(text, found.end())
+        if value is None or _says_where(found["name"], value[0].strip("'\"")):
+            continue
+        kept += (text[at : found.end()], MASK)
+        at = value.end()
+    return "".join((*kept, text[at:]))
+
+
+def _without_value(found: re.Match[str]) -> str:
+    secret = found["name"].lower() == "key" or _is_secret(found["name"])
+    return found[0][: -len(found["value"])] + MASK if secret else found[0]
 
 
 def _is_secret(name: str) -> bool:
     words = [word.lower() for word in _WORDS.findall(name)]
-    return not _SECRET_WORDS.isdisjoint(words) or not _SECRET_PAIRS.isdisjoint(pairwise(words))
+    if _SECRET_PARTS.search("".join(words)) or not _SECRET_PAIRS.isdisjoint(pairwise(words)):
+        return True
+    return any(_is_secret_word(words, place) for place in range(len(words)))
+
+
+def _is_secret_word(words: list[str], place: int) -> bool:
+    word = words[place]
+    if not word.endswith("token"):
+        return word in _SECRET_WORDS
+    # One word or two: `--hftoken` as `--hf-token`, `--padtoken` as `--pad-token`.
+    before = word.removesuffix("token") or (words[place - 1] if place else "")
+    after = words[place + 1] if place + 1 < len(words) else ""
+    return before not in _TOKEN_OF_A_MODEL and after not in _ABOUT_A_TOKEN
+
+
+def _says_where(name: str, value: str) -> bool:
+    words = _WORDS.findall(name)
+    return bool(words) and words[-1].lower() in _PLACES and value.startswith(("/", "./", "../", "~/"))

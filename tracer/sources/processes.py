@@ -16,7 +16,7 @@ import psutil
 from tracer.events import ProcessSample, ProcessSeen, process_id
 from tracer.sources.cgroups import CgroupSource
 from tracer.sources.environ_names import allowed
-from tracer.sources.masking import mask_arguments
+from tracer.sources.masking import mask_arguments, mask_marked
 from tracer.sources.procfs import Row, Stat, Status, read_exe, read_stat, read_status, read_table, text_of
 
 T = TypeVar("T")
@@ -94,7 +94,7 @@ class ProcessSource:
             # A program without a single argument cannot be told from one whose arguments are not readable.
             mask_arguments(map(_printable, arguments)) if arguments else None,
             None if environ is None else {name: _printable(value) for name, value in allowed(environ).items()},
-            _printable(exe) if exe else None,
+            mask_marked(_printable(exe)) if exe else None,
         )
 
     def _psutil(self, tgid: int, ask: Callable[[psutil.Process], T]) -> T | None:
