@@ -49,10 +49,10 @@ def oomtrace(can_trace, tmp_path):
     environ |= {"PYTHONPATH": str(ROOT), "COLUMNS": "80"}
     path = tmp_path / "run.oomtrace"
 
-    def start(*job, options=(), **kwargs):
+    def start(*job, options=(), more_environ=None, **kwargs):
         command = [sys.executable, "-m", "tracer", "run", "--record", str(path), *options, "--", *map(str, job)]
         kwargs = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL} | kwargs
-        return subprocess.Popen(command, cwd=tmp_path, env=environ, text=True, **kwargs)
+        return subprocess.Popen(command, cwd=tmp_path, env=environ | (more_environ or {}), text=True, **kwargs)
 
     def finish(process):
         out, err = process.communicate(timeout=60 * SLOWER)

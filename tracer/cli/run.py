@@ -148,7 +148,9 @@ class _Run:
     def _explain(self, failure: StartFailure) -> None:
         from tracer.cli.suggestions import not_a_job
 
-        try_to_say(f"{self._argv[0]}: {failure.why(self._argv[0])}", next_command=not_a_job(self._argv))
+        # Masked: `TOKEN=... train.py`, as in a shell, is a command of that name here.
+        [command] = mask_arguments(self._argv[:1])
+        try_to_say(f"{command}: {failure.why(self._argv[0])}", next_command=not_a_job(self._argv))
 
     def _recording(self, header: Header) -> RecordingWriter:
         target = self._args.record

@@ -60,6 +60,9 @@ def not_a_job(argv: Sequence[str]) -> str | None:
     """What to type where a job could not be started."""
     if argv[0].startswith("-"):
         return "oomtrace run --help"
+    name, assigned, _ = argv[0].partition("=")
+    if assigned and name.isidentifier():
+        return "oomtrace run -- env NAME=VALUE COMMAND"
     if argv[0].endswith(RECORDING):
         return _line("report", argv[0])
     if argv[0].endswith(".py") and Path(argv[0]).exists():

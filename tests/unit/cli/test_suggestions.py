@@ -152,5 +152,6 @@ def test_a_job_that_could_not_be_started_names_what_was_meant(tmp_path, monkeypa
     assert not_a_job(["train.py", "--lr", "3"]) == "oomtrace run -- python train.py --lr 3"
     assert not_a_job(["--memory-max", "64G"]) == "oomtrace run --help"
     assert not_a_job(["x.oomtrace"]) == "oomtrace report x.oomtrace"
+    assert not_a_job(["RANK=0", "train.py"]) == "oomtrace run -- env NAME=VALUE COMMAND"
     assert not_a_job(["no.py"]) is None
     assert not_a_job(["other"]) is None
