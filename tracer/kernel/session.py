@@ -218,8 +218,15 @@ def _receive(ours: socket.socket, child: "subprocess.Popen[bytes]", stderr: IO[b
             child.kill()
             child.wait()
         _clean_up(child.pid)
-    if isinstance(content, Report) and len(descriptors) > len(handover.MAPS):
-        return content, descriptors
+    if isinstance(content, Report):
+        wanted = len(handover.MAPS) + sum(hook.attached for hook in content.hooks)
+        if len(descriptors) == wanted:
+            return content, descriptors
+        # The kernel hands over as many as there is room for, and the hooks of the others are gone by now.
+        _close(descriptors)
+        raise LoaderFailed(
+            "handover", f"{len(descriptors)} of {wanted} descriptors came: too few may be open (ulimit -n)"
+        )
     _close(descriptors)
     said = _last_words(stderr)
     if not isinstance(content, Failure):

@@ -85,7 +85,7 @@ def test_a_refusal_by_the_kernel_is_a_question_of_permission(child):
 def test_a_report_without_descriptors_is_no_session(child):
     child('printf %s \'{"type": "Report", "content": ["digest", []]}\' >&$4')
 
-    assert failure().stage == "compile"
+    assert failure().stage == "handover"
 
 
 def test_its_environment_is_fixed_and_it_is_isolated(child, monkeypatch, tmp_path):
