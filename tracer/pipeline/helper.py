@@ -98,8 +98,11 @@ class Helper:
     def _start_thread(self) -> None:
         if len(self._threads) < MAX_THREADS:
             thread = _Thread(self._name, self._waiting, self._finished)
+            try:
+                thread.start()
+            except RuntimeError:  # no more threads for this user: `check` tries again
+                return
             self._threads.append(thread)
-            thread.start()
 
     def _finished(self, result: Event | None, *, failed: bool) -> None:
         self.failed += failed

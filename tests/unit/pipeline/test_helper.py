@@ -121,3 +121,17 @@ def test_nothing_is_taken_after_the_end():
     helper.submit(lambda: None)
 
     assert helper.refused == 1
+
+
+def test_where_no_thread_can_be_started_the_work_waits_for_one(helper, monkeypatch):
+    def refuse(_):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        helper.submit(lambda: note("late"))
+        helper.check(time.monotonic_ns())
+        assert helper.take() == []
+
+    helper.check(time.monotonic_ns())
+    assert [event.text for event in results(helper, 1)] == ["late"]
