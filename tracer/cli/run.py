@@ -20,6 +20,7 @@ from tracer.events import Header, Note
 from tracer.job.cgroup import Hierarchy, JobCgroup, Limits, find_hierarchy, make_cgroup, shares_group_kill
 from tracer.job.identity import Caller, find_caller
 from tracer.job.launch import StartFailure
+from tracer.job.rlimits import Limits as RLimits, raise_limits
 from tracer.pipeline import Outcome, Pipeline, Plan, Sources
 from tracer.pipeline.clocks import header_now
 from tracer.pipeline.machine import open_sources
@@ -114,9 +115,11 @@ class _Run:
         self._args = args
         self._caller = caller
         self._files = files
+        self._rlimits: RLimits = {}
         self._notes: list[str] = [] if caller.caveat is None else [caller.caveat]
 
     def run(self, limits: Limits) -> int:
+        self._rlimits = raise_limits()
         hierarchy = _hierarchy(needed=limits != Limits())
         header = header_now(cgroup_version=None if hierarchy is None else hierarchy.version)
         if header.own_pid_namespace:
@@ -125,7 +128,9 @@ class _Run:
                 "so its word cannot be joined to the job"
             )
         with contextlib.ExitStack() as stack:
-            writer = stack.enter_context(self._recording(header))
+            writer = self._recording(header)
+            stack.callback(_tell_of_trouble, writer)
+            stack.enter_context(writer)
             # Until the job runs, a failure leaves no file behind.
             undo = stack.enter_context(contextlib.ExitStack())
             undo.callback(writer.discard)
@@ -133,6 +138,8 @@ class _Run:
             cgroup = self._cgroup(hierarchy, limits)
             try:
                 outcome = Pipeline(self._plan(cgroup, hierarchy, sources), sources, writer).run()
+            except OSError as error:  # not even the few descriptors and the process that it takes
+                raise OomtraceError(f"the job was not started: {error.strerror}") from error
             finally:
                 left = _remove(cgroup, AT_THE_END_S)
             if outcome.failure is not None:
@@ -142,6 +149,10 @@ class _Run:
             if left is not None:
                 writer.append(Note(ts_ns=time.monotonic_ns(), source="job", text=left))
                 stack.callback(_remove_late, cgroup)
+            if not writer.in_place():
+                text = "the recording was removed, or replaced by another file, while the job ran"
+                writer.append(Note(ts_ns=time.monotonic_ns(), source="tracer", text=text))
+                try_to_say(text)
             stack.callback(self._report, writer, outcome)
         return outcome.exit_code
 
@@ -184,6 +195,7 @@ class _Run:
             cgroup=cgroup,
             notes=tuple(self._notes),
             ready=self._files.ready,
+            given_rlimits=self._rlimits,
             shuns_oom_killer=True,
         )
 
@@ -210,6 +222,14 @@ class _Run:
             write(stream, "\n")  # apart from the job's own output, which ends wherever it likes
         # The caller's own wishes: sudo keeps NO_COLOR and COLUMNS from us.
         write(stream, judging.as_text(report, look_of(stream, self._caller.environ)))
+
+
+def _tell_of_trouble(writer: RecordingWriter) -> None:
+    """The file is closed, and what did not reach it is lost."""
+    trouble = writer.trouble
+    if trouble is not None and writer.path is not None:
+        lost = f"; {trouble.lost} event(s) are missing in it" if trouble.lost else ""
+        try_to_say(f"the recording {writer.path} could not be written as it should: {trouble.why}{lost}")
 
 
 def _hierarchy(*, needed: bool) -> Hierarchy | None:
@@ -254,8 +274,12 @@ def _opened(path: str | None, caller: Caller) -> Iterator[TextIO | None]:
         raise PermissionDenied(f"cannot write {path}: {error.strerror}") from error
     except (OSError, ValueError) as error:
         raise InputError(f"cannot be written: {getattr(error, 'strerror', error)}", path=path) from error
-    with file:
+    try:
         yield file
+    finally:
+        # What could not be written was told where that was tried, and the job's status must come through.
+        with contextlib.suppress(OSError, ValueError):
+            file.close()
 
 
 def _sensible(size_bytes: int) -> int:

@@ -109,7 +109,7 @@ def _is_recording(name: str) -> bool:
     if name.endswith(RECORDING):
         return True
     with contextlib.suppress(OSError, ValueError), open(name, "rb") as file:
-        return Path(name).is_file() and file.read(64).startswith(b'{"kind":"header"')
+        return Path(name).is_file() and file.read(64).startswith(b'{"kind":"Header"')
     return False
 
 

@@ -9,11 +9,12 @@ import selectors
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TextIO
 
 from tracer.errors import CgroupUnavailable
 from tracer.events import JobEnded, JobStarted
+from tracer.job import rlimits
 from tracer.job.cgroup import JobCgroup
 from tracer.job.identity import Caller
 from tracer.job.launch import Job, StartFailure, hold, reset_oom_score_adj, shun_oom_killer
@@ -50,6 +51,8 @@ class Plan:
     """What is known before the start and belongs among the caveats."""
     ready: TextIO | None = None
     """Gets a line with the job's pid once that runs under watch. Open already, with the caller's rights."""
+    given_rlimits: rlimits.Limits = field(default_factory=dict)
+    """The caller's own, where ours were raised."""
     shuns_oom_killer: bool = False
     """Whether this process, for the rest of its life, is to be passed over where that is allowed."""
 
@@ -95,6 +98,9 @@ class Pipeline:
         self._guarded("arming", self._watch.arm)
         with SignalInbox() as inbox:
             job = hold(self._plan.argv, self._plan.caller)
+            problem = rlimits.give_back(job.pid, self._plan.given_rlimits)
+            if problem is not None:
+                journal.note(problem)
             if self._plan.shuns_oom_killer:
                 shun_oom_killer()
             try:

@@ -208,9 +208,24 @@ class RecordingWriter:
         if self.path is None:
             return
         with contextlib.suppress(OSError), acting_as(*self._owner):
-            named, ours = os.lstat(self.path), os.fstat(self._fd)
-            if (named.st_dev, named.st_ino) == (ours.st_dev, ours.st_ino):
+            if self._is_ours(self.path):
                 os.unlink(self.path)
+
+    def in_place(self) -> bool:
+        """Whether the file still lies where it was made; one that never had a name always does."""
+        if self.path is None:
+            return True
+        try:
+            with acting_as(*self._owner):
+                return self._is_ours(self.path)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True  # nobody can say
+
+    def _is_ours(self, path: str) -> bool:
+        named, ours = os.lstat(path), os.fstat(self._fd)
+        return (named.st_dev, named.st_ino) == (ours.st_dev, ours.st_ino)
 
     def close(self) -> None:
         """Flush and sync what can be, and let go of the file."""

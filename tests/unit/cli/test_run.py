@@ -216,3 +216,56 @@ def test_secrets_in_the_command_line_stay_out_of_the_recording(machine):
     main(["run", "--record", "a.rec", "--", "true", "--api-key", "sesame123456"])
 
     assert b"sesame" not in (machine / "a.rec").read_bytes()
+
+
+@pytest.mark.parametrize("option", ["--report", "--ready-file"])
+def test_a_file_that_takes_nothing_does_not_cost_the_status(machine, option, capfd):
+    assert main(["run", option, "/dev/full", "--record", "a.rec", "--", "sh", "-c", "exit 3"]) == 3
+
+    err = capfd.readouterr().err
+    assert "No space left on device" in err
+    assert option == "--ready-file" or "try: oomtrace report a.rec\n" in err
+
+
+def test_a_recording_that_is_removed_meanwhile_is_told_in_the_report_as_well(machine, capfd):
+    assert main(["run", "--record", "a.rec", "--report", "why", "--", "sh", "-c", "rm a.rec; exit 3"]) == 3
+
+    text = "the recording was removed, or replaced by another file, while the job ran"
+    assert f"oomtrace: {text}\n" in capfd.readouterr().err
+    assert text in " ".join((machine / "why").read_text().split())
+
+
+def test_what_could_not_be_written_is_told_when_the_run_is_over(machine, monkeypatch, capfd):
+    real = os.write
+
+    def full(fd, data):
+        if os.readlink(f"/proc/self/fd/{fd}").endswith("a.rec"):
+            raise OSError(28, "No space left on device")
+        return real(fd, data)
+
+    monkeypatch.setattr("os.write", full)
+
+    assert main(["run", "--record", "a.rec", "--", "sh", "-c", "exit 3"]) == 3
+    err = capfd.readouterr().err
+    assert "oomtrace: the recording a.rec could not be written as it should: No space left on device; " in err
+    assert "event(s) are missing in it\n" in err
+    assert "The job exited with status 3" in err
+
+
+def test_a_job_for_which_there_is_not_even_a_pipe_is_told_not_to_have_started(machine, monkeypatch, capfd):
+    def none(*_):
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr("tracer.pipeline.run.hold", none)
+
+    assert main(["run", "--", "touch", "x"]) == 5
+    assert "oomtrace: the job was not started: Too many open files\n" in capfd.readouterr().err
+    assert os.listdir(machine) == []
+
+
+def test_an_option_of_ours_behind_the_job_is_told_and_goes_to_the_job(machine, capfd):
+    main(["run", "echo", "--memory-max", "64G"])
+
+    out, err = capfd.readouterr()
+    assert out == "--memory-max 64G\n"
+    assert err.startswith("oomtrace: --memory-max stands behind echo, so the job gets it")

@@ -87,7 +87,7 @@ def test_wrong_usage_is_one_line_and_the_next_command(said, words, error, follow
 
 
 def test_a_recording_is_known_by_what_is_in_it(said, tmp_path):
-    (tmp_path / "x").write_bytes(b'{"kind":"header","seq":0}')
+    (tmp_path / "x").write_bytes(b'{"kind":"Header","ts_ns":1}')
     (tmp_path / "y").write_bytes(b"other")
 
     assert said("x")[2] == "oomtrace report x"

@@ -4,6 +4,8 @@
 import contextlib
 import os
 import signal
+import threading
+import time
 
 import pytest
 
@@ -288,3 +290,38 @@ def test_without_bpf_new_processes_are_seen_within_half_a_second(watched):
     delays_ns = [e.ts_ns + boot_ns - e.start_ns for e in of(ProcessSeen, events) if e.parent_tgid == started.tgid]
     assert len(delays_ns) >= 4, "each lives for 0.4 s; a machine under load may miss one or two"
     assert sorted(delays_ns)[1] < NS_PER_S / 2
+
+
+@pytest.mark.parametrize("hangs", ["seen", "sync"])
+def test_a_helper_that_hangs_holds_neither_the_job_nor_its_status_up(watched, monkeypatch, kernel, hangs):
+    # As a target whose memory lock is held, or a disk that does not answer: the call never returns.
+    released = threading.Event()
+    given = sources(kernel=kernel)
+    if hangs == "seen":
+        given.processes.seen = lambda _: released.wait(60) and None
+    else:
+        monkeypatch.setattr("tracer.recording.RecordingWriter.sync", lambda _: released.wait(60) and None)
+    monkeypatch.setattr("tracer.recording.RecordingWriter.close", lambda writer: writer.flush())
+    monkeypatch.setattr("tracer.pipeline.helper.DEADLINE_NS", 1)
+    began = time.monotonic()
+    try:
+        outcome, events = watched("sleep 0.3; exit 7", kernel=kernel, processes=given.processes)
+    finally:
+        released.set()
+
+    assert outcome.exit_code == 7
+    assert time.monotonic() - began < 30
+    assert of(JobEnded, events)[0].status == 7 << 8
+    assert of(Disarmed, events)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="limits are of a process")
+def test_the_limits_of_the_caller_are_the_jobs_again(watched, tmp_path):
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    given = {resource.RLIMIT_NOFILE: (40, hard)}
+    outcome, _ = watched("test $(ulimit -S -n) = 40", plan={"given_rlimits": given})
+
+    assert outcome.exit_code == 0
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (soft, hard)

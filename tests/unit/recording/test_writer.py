@@ -381,3 +381,14 @@ def test_a_run_that_keeps_no_recording_has_nothing_to_discard():
     with RecordingWriter.anonymous(HEADER) as writer:
         writer.discard()
         assert list(writer.read_back()) == [HEADER]
+
+
+def test_whether_it_still_lies_where_it_was_made_is_known(path):
+    with RecordingWriter.create(path, HEADER) as writer:
+        assert writer.in_place()
+        path.rename(path.with_name("elsewhere"))
+        assert not writer.in_place()
+        path.write_text("other")
+        assert not writer.in_place()
+    with RecordingWriter.anonymous(HEADER) as unnamed:
+        assert unnamed.in_place()
