@@ -170,3 +170,30 @@ def test_unit_tests_are_chosen_by_one_word(set_up):
     assert chosen.returncode == 0, chosen.stdout + chosen.stderr
     assert "\ntests/unit/" in chosen.stdout
     assert "\ntests/kernel/" not in chosen.stdout
+
+
+def test_man_page_and_completion_are_installed_for_the_command_that_is_linked(set_up, tmp_path):
+    # The script's own functions, with other folders, as anyone.
+    program = """
+    source <(sed '/^main "/d' "$1/scripts/setup")
+    venv=$1/.venv link=$2/oomtrace share=$2/share
+    can_be_root() { true; }
+    as_root() { "$@"; }
+    make_pages
+    """
+    command = ("bash", "-c", program, "_", ROOT, tmp_path)
+    page, completion = tmp_path / "share/man/man1/oomtrace.1", tmp_path / "share/bash-completion/completions/oomtrace"
+    for missing in ("link", "share"):
+        assert run(*command).returncode == 0, missing
+        assert not (tmp_path / "share" / "man").exists()
+        (tmp_path / "share").mkdir(exist_ok=True)
+    (tmp_path / "oomtrace").symlink_to(ROOT / ".venv" / "bin" / "oomtrace")
+
+    done = run(*command)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert page.read_text().startswith(".TH OOMTRACE 1")
+    assert "_shtab_oomtrace" in completion.read_text()
+    assert page.stat().st_mode & 0o777 == 0o644
+    before = page.stat()
+    run(*command)
+    assert (page.stat().st_ino, page.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
