@@ -9,6 +9,7 @@ import pytest
 
 from tracer.errors import LoaderFailed, PermissionDenied
 from tracer.kernel import session
+from tracer.kernel.probes import Hook
 
 
 @pytest.fixture
@@ -147,3 +148,16 @@ def test_without_capabilities_nothing_is_started(monkeypatch):
 
     with pytest.raises(PermissionDenied, match="needs root"):
         session.open_session()
+
+
+@pytest.mark.parametrize("came", [0, len(session.handover.MAPS), len(session.handover.MAPS) + 1])
+def test_a_hook_whose_descriptor_did_not_come_is_no_hook(child, monkeypatch, came):
+    hooks = tuple(Hook(f"raw_tracepoint:{name}", name != "c", None, True) for name in "abc")
+    descriptors = [os.open(os.devnull, os.O_RDONLY) for _ in range(came)]
+    child("exit 0")
+    monkeypatch.setattr(session.handover, "receive", lambda _: (session.Report("digest", hooks), list(descriptors)))
+
+    assert failure().why.startswith(f"{came} of {len(session.handover.MAPS) + 2} descriptors came")
+    for descriptor in descriptors:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)
