@@ -20,9 +20,9 @@ class DoctorCommand:
 
     name = "doctor"
     examples = (
-        ("Can a kill be proved here?", "sudo oomtrace doctor"),
+        ("Whether a kill can be proved here", "sudo oomtrace doctor"),
         ("What could be seen without root", "oomtrace doctor"),
-        ("For a script: 0 if it can, 1 if not", "sudo oomtrace doctor --json"),
+        ("The same for a script; exit 0 if it can, 1 if not", "sudo oomtrace doctor --json"),
     )
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:

@@ -82,7 +82,7 @@ def next_command(error: OomtraceError, words: Sequence[str], program: Program) -
         return _other_recording(error.path)
     if isinstance(error, PermissionDenied) and command == "report" and os.geteuid() != 0:
         return "sudo " + _line(*words)
-    if isinstance(error, KernelUnavailable) and "doctor" in program.children.choices and command != "doctor":
+    if isinstance(error, KernelUnavailable) and command != "doctor":
         return "sudo oomtrace doctor"
     return None
 

@@ -48,7 +48,7 @@ class Plain:
         return 0
 
 
-@pytest.mark.parametrize("line", [*EXAMPLES, *STEPS])
+@pytest.mark.parametrize("line", dict.fromkeys([*EXAMPLES, *STEPS]))
 def test_an_example_can_be_typed_as_it_stands(line):
     [found] = AN_EXAMPLE.findall(line)
     args, unknown = Program(COMMANDS).parse_known_args(shlex.split(found)[1:])
