@@ -215,7 +215,7 @@ class _Life:
             self.comms.append(comm)
         match event:
             case ProcessForked():
-                self.fork, self.claimed = self.fork or event, True
+                self.fork, self.claimed = self.fork or event, self.claimed or bool(event.in_tree)
             case ProcessExeced():
                 self.execs.append(event)
                 self.claimed = True

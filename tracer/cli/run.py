@@ -122,11 +122,6 @@ class _Run:
         self._rlimits = raise_limits()
         hierarchy = _hierarchy(needed=limits != Limits())
         header = header_now(cgroup_version=None if hierarchy is None else hierarchy.version)
-        if header.own_pid_namespace:
-            self._notes.append(
-                "oomtrace ran in a pid namespace of its own: the kernel speaks of other pids than /proc does here, "
-                "so its word cannot be joined to the job"
-            )
         with contextlib.ExitStack() as stack:
             writer = self._recording(header)
             stack.callback(_tell_of_trouble, writer)

@@ -45,8 +45,10 @@ from tracer.events.run import (
     JobStarted,
     Losses,
     Note,
+    PidsOfProc,
     ProcessGone,
     TracerCost,
+    TracerPlaced,
 )
 from tracer.wire import Layout
 
@@ -71,6 +73,7 @@ AnyEvent = (
     | HookStatus
     | Armed
     | Disarmed
+    | TracerPlaced
     | JobStarted
     | JobEnded
     | ProcessGone
@@ -104,7 +107,8 @@ __all__ = [
     "LAYOUTS", "RECORDING_SCHEMA", "AnyEvent", "Armed", "CgroupSample", "Clock", "Constraint", "Disarmed",
     "Event", "Header", "HookStatus", "JobEnded", "JobStarted", "KernelEvent", "KernelStack", "Kind",
     "LogEvent", "LogGap", "LoggedDecision", "LoggedInvocation", "LoggedKill", "LoggedOther", "LoggedUsage",
-    "Losses", "Note", "OomDecision", "OomLevel", "OomMark", "OomStack", "PressureSample", "ProcessExeced",
+    "Losses", "Note", "OomDecision", "OomLevel", "OomMark", "OomStack", "PidsOfProc", "PressureSample", "ProcessExeced",
     "ProcessExited", "ProcessForked", "ProcessGone", "ProcessId", "ProcessSample", "ProcessSeen",
-    "ReclaimSample", "SignalInfo", "SignalSent", "Source", "TracerCost", "VmstatSample", "process_id",
+    "ReclaimSample", "SignalInfo", "SignalSent", "Source", "TracerCost", "TracerPlaced", "VmstatSample",
+    "process_id",
 ]  # fmt: skip

@@ -25,7 +25,8 @@ class ProcessSeen(Event, frozen=True, kw_only=True, gc=False):
     uid: int | None = None
     session_id: int | None = None
     ns_pids: tuple[int, ...] | None = None
-    """NSpid: from the reader's namespace inwards."""
+    """Its pids from the outermost namespace inwards, as far as known, beginning with `tgid`: NSpid, which begins at
+    the namespace that /proc shows. Levels between the kernel's and that one are left out."""
     cgroup: str | None = None
     """Path of its memory cgroup (v1) or its cgroup (v2), as /proc/PID/cgroup shows it."""
     cgroup_id: int | None = None

@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The frame of a recording: what watched, since when, what the job did, what was lost."""
 
+from typing import Literal
+
 from tracer.events.base import Event
 
 RECORDING_SCHEMA = "oomtrace.recording/1"
+
+PidsOfProc = Literal["same", "own", "initial", "none"]
+"""Which pids /proc shows. same: there is but one namespace; own: those of the tracer's; initial: the kernel's, though
+the tracer's are others; none: those of a third namespace, so that nothing of /proc can be used."""
 
 
 class Header(Event, frozen=True, kw_only=True, omit_defaults=False, gc=False):
@@ -13,10 +19,10 @@ class Header(Event, frozen=True, kw_only=True, omit_defaults=False, gc=False):
     version: str
     """Of oomtrace."""
     pid: int | None = None
-    """Of the tracer: signals that it forwards come from it."""
+    """Of the tracer, in its own pid namespace."""
     own_pid_namespace: bool | None = None
-    """True: the tracer's pids are not those of the initial namespace, so kernel records cannot be joined to
-    /proc by pid. `None`: it could not be told."""
+    """True: the tracer's pids are not those of the initial namespace: kernel records cannot be joined to /proc by
+    pid, unless a `TracerPlaced` says that pids were translated. `None`: it could not be told."""
     boot_id: str | None = None
     hostname: str | None = None
     kernel_release: str | None = None
@@ -54,6 +60,29 @@ class Armed(Event, frozen=True, kw_only=True, gc=False):
 
 class Disarmed(Event, frozen=True, kw_only=True, gc=False):
     """Until here the kernel was watched, and the ring buffer was read to its end."""
+
+
+class TracerPlaced(Event, frozen=True, kw_only=True, gc=False):
+    """The kernel's own record of the job's first process, compared with what we know of it: they agree.
+
+    So the kernel's records are of this job, its pids and clocks are those of this recording, and the pid of
+    every process is the kernel's, whatever the tracer's own namespace calls it.
+    """
+
+    tgid: int
+    """The kernel's pid of the tracer, whose own one is `Header.pid`."""
+    start_ns: int
+    job_tgid: int
+    """The kernel's pid of the job's first process, and its exact start."""
+    job_start_ns: int
+    job_own_tgid: int
+    """Its pid in the tracer's own pid namespace."""
+    job_ns_level: int
+    """How deep its pid namespace lies, which is the tracer's. 0: the initial one."""
+    proc: PidsOfProc
+    monotonic_shift_ns: int = 0
+    boottime_shift_ns: int = 0
+    """What was added to the kernel's times: the offsets of the tracer's time namespace."""
 
 
 class JobStarted(Event, frozen=True, kw_only=True, gc=False):

@@ -7,7 +7,7 @@ import time
 
 from tracer import __version__
 from tracer.events import Clock, Header, TracerCost
-from tracer.kernel.handover import FIRST_PID_NAMESPACE
+from tracer.sources.namespaces import own_pid_namespace
 
 
 def clock_now() -> Clock:
@@ -29,7 +29,7 @@ def header_now(*, cgroup_version: int | None, proc_root: str = "/proc") -> Heade
         source="tracer",
         version=__version__,
         pid=os.getpid(),
-        own_pid_namespace=_own_pid_namespace(proc_root),
+        own_pid_namespace=own_pid_namespace(proc_root),
         boot_id=_line(f"{proc_root}/sys/kernel/random/boot_id"),
         hostname=socket.gethostname(),
         kernel_release=system.release,
@@ -55,14 +55,6 @@ def cost_now(*, longest_scan_ns: int, scans: int, proc_root: str = "/proc") -> T
         scan_ns=longest_scan_ns or None,
         scans=scans,
     )
-
-
-def _own_pid_namespace(proc_root: str) -> bool | None:
-    """Whether pids here are other ones than those in the kernel's own records."""
-    try:
-        return os.stat(f"{proc_root}/self/ns/pid").st_ino != FIRST_PID_NAMESPACE
-    except OSError:
-        return None
 
 
 def _line(path: str) -> str | None:

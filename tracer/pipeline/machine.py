@@ -9,9 +9,11 @@ from tracer.events import AnyEvent, Losses, PressureSample, ReclaimSample, Vmsta
 from tracer.kernel.probes import Hook
 from tracer.kernel.session import Session, open_session
 from tracer.pipeline.ports import Sources
+from tracer.pipeline.translation import PidTable, TranslatedKernel, TranslatedProcesses
 from tracer.sources.cgroups import CgroupSource
 from tracer.sources.kmsg import KernelLogSource, KernelLogUnreadable
 from tracer.sources.live import LiveSource, events_h_digest
+from tracer.sources.namespaces import read_namespaces
 from tracer.sources.pressure import read_pressure, read_vmstat
 from tracer.sources.processes import ProcessSource
 
@@ -48,6 +50,9 @@ class KernelFeed:
     def track(self, tgid: int, start_ns: int) -> None:
         self._session.track(tgid, start_ns)
 
+    def follow_all(self, *, on: bool) -> None:
+        self._session.follow_all(on=on)
+
     def losses(self, now_ns: int) -> Losses:
         return self._live.losses(now_ns)
 
@@ -81,13 +86,20 @@ def open_sources(*, need_kernel: bool = False) -> Iterator[Sources]:
     """
     cgroups = CgroupSource()
     kernel, why_no_kernel = _open_kernel(need=need_kernel)
-    log = KernelLogSource.open()
+    here = read_namespaces()
+    log = KernelLogSource.open(monotonic_shift_ns=here.monotonic_shift_ns)
+    processes = ProcessSource(cgroups=cgroups)
+    differ = bool(here.own_pids) and here.proc_above == 0
+    pids = PidTable() if kernel is not None and differ else None
+    translated = kernel is not None and (pids is not None or here.own_clocks)
     try:
         yield Sources(
-            processes=ProcessSource(cgroups=cgroups),
+            processes=processes if pids is None else TranslatedProcesses(processes, pids),
             cgroups=cgroups,
             host=HostMemory(),
-            kernel=kernel,
+            kernel=TranslatedKernel(kernel, here, pids) if kernel is not None and translated else kernel,
+            namespaces=here,
+            pids=pids,
             why_no_kernel=why_no_kernel,
             log=None if isinstance(log, KernelLogUnreadable) else log,
             why_no_log=log.why if isinstance(log, KernelLogUnreadable) else None,

@@ -38,6 +38,8 @@ class Members:
     """The living tree: a fold of what the kernel tells, or of scans where it tells nothing."""
 
     def __init__(self) -> None:
+        self.hidden = False
+        """/proc shows none of them: there is nothing to sample, and that one is missing there means nothing."""
         self._alive: dict[ProcessId, Member] = {}
 
     def __iter__(self) -> Iterator[Member]:
@@ -51,6 +53,8 @@ class Members:
 
     def apply(self, event: Event) -> Member | None:
         """Take an event in; the process to look at, when it is new or became another program."""
+        if isinstance(event, ProcessForked) and event.own_tgid == 0:
+            return None  # it went to a pid namespace that /proc does not show
         if isinstance(event, JobStarted | ProcessForked):
             return self.add(event.tgid, event.start_ns)
         if isinstance(event, ProcessExeced):
@@ -62,7 +66,7 @@ class Members:
     def add(self, tgid: int, start_ns: int) -> Member | None:
         """A process appeared; `None` if it was known."""
         member = Member(tgid, start_ns)
-        return None if member.id in self._alive else self._alive.setdefault(member.id, member)
+        return None if self.hidden or member.id in self._alive else self._alive.setdefault(member.id, member)
 
     def missing(self, member: Member, now_ns: int) -> bool:
         """/proc does not have it; whether it is to be given up: then it is no member any more."""

@@ -16,6 +16,7 @@ from tracer.events import (
     ReclaimSample,
     VmstatSample,
 )
+from tracer.sources.namespaces import INITIAL, Namespaces
 
 
 class Hook(Protocol):
@@ -54,6 +55,8 @@ class Kernel(Protocol):
     def read(self) -> Sequence[AnyEvent]: ...
 
     def track(self, tgid: int, start_ns: int) -> None: ...
+
+    def follow_all(self, *, on: bool) -> None: ...
 
     def losses(self, now_ns: int) -> Losses: ...
 
@@ -122,6 +125,15 @@ class Host(Protocol):
     def vmstat(self) -> VmstatSample | None: ...
 
 
+class PidTable(Protocol):
+    """Pids in two namespaces."""
+
+    in_use: bool
+    """Whether the recording speaks the kernel's pids."""
+
+    def kernel(self, own_tgid: int, start_ns: int) -> int | None: ...
+
+
 @dataclass(frozen=True)
 class Sources:
     """All that a run reads."""
@@ -133,3 +145,7 @@ class Sources:
     why_no_kernel: str | None = None
     log: KernelLog | None = None
     why_no_log: str | None = None
+    namespaces: Namespaces = INITIAL
+    """Where we live: whose pids and clocks ours are."""
+    pids: PidTable | None = None
+    """Which pid of ours is which of the kernel's, where they differ."""

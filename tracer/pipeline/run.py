@@ -22,6 +22,7 @@ from tracer.job.signals import FORWARDED, SignalInbox
 from tracer.job.terminal import Terminal
 from tracer.pipeline.helper import Helper
 from tracer.pipeline.journal import Journal
+from tracer.pipeline.placing import Place, Placer
 from tracer.pipeline.ports import Sources
 from tracer.pipeline.watch import Watch
 from tracer.recording import RecordingWriter
@@ -84,7 +85,8 @@ class Pipeline:
         self._journal = Journal(writer, self._disk)
         self._watch = Watch(sources, self._journal, self._inspector)
         self._terminal = Terminal.of_stdin()
-        self._root_start_ns: int | None = None
+        self._placer = Placer(sources, self._watch, self._journal)
+        self._place: Place | None = None
 
     def run(self) -> Outcome:
         """Run the job to its end.
@@ -97,6 +99,7 @@ class Pipeline:
             journal.note(text)
         self._guarded("arming", self._watch.arm)
         with SignalInbox() as inbox:
+            self._guarded("following forks", self._placer.begin)
             job = hold(self._plan.argv, self._plan.caller)
             problem = rlimits.give_back(job.pid, self._plan.given_rlimits)
             if problem is not None:
@@ -121,22 +124,26 @@ class Pipeline:
 
     def _prepare(self, job: Job) -> None:
         plan, journal, sources = self._plan, self._journal, self._sources
-        start_ns = self._root_start_ns = sources.processes.start_ns(job.pid)
-        if start_ns is None:
-            journal.note("the job's first process could not be looked up: its tree is not known")
-            return
-        if sources.kernel is not None:
-            kernel = sources.kernel
-            journal.attempt("tracking the job", lambda: kernel.track(job.pid, start_ns), otherwise=None)
+        place = self._place = self._placer.find(job.pid)
         if plan.cgroup is not None:
             try:
                 plan.cgroup.add(job.pid)
             except CgroupUnavailable as error:
                 journal.note(f"the job runs without its limit: {error}")
-        problem = reset_oom_score_adj(job.pid, plan.caller)
+        start_ns, shown = place.start_ns, place.proc_pid
+        problem = None if shown is None else reset_oom_score_adj(shown, plan.caller)
         if problem is not None:
             journal.note(problem)
-        path = journal.attempt("the job's cgroup", lambda: sources.cgroups.memory_cgroup_of(job.pid), otherwise=None)
+        if start_ns is None:
+            journal.note("the job's first process could not be looked up: its tree is not known")
+            return
+        if place.to_track and sources.kernel is not None:
+            tracked = journal.attempt("tracking the job", lambda: self._track(place.tgid, start_ns), otherwise=False)
+            if tracked and place.event is not None:
+                journal.append(place.event)
+        path = None if plan.cgroup is None else plan.cgroup.path
+        if shown is not None:
+            path = journal.attempt("the job's cgroup", lambda: sources.cgroups.memory_cgroup_of(shown), otherwise=None)
         cgroup_id = None
         if path is not None:
             cgroup_id = journal.attempt("the job's cgroup", lambda: sources.cgroups.cgroup_id(path), otherwise=None)
@@ -145,7 +152,7 @@ class Pipeline:
             JobStarted(
                 ts_ns=time.monotonic_ns(),
                 source="job",
-                tgid=job.pid,
+                tgid=place.tgid,
                 start_ns=start_ns,
                 argv=plan.recorded_argv,
                 uid=plan.caller.uid,
@@ -155,6 +162,11 @@ class Pipeline:
             )
         )
         journal.flush()
+
+    def _track(self, tgid: int, start_ns: int) -> bool:
+        assert self._sources.kernel is not None
+        self._sources.kernel.track(tgid, start_ns)
+        return True
 
     def _release(self, job: Job) -> None:
         if self._terminal is not None:
@@ -206,13 +218,13 @@ class Pipeline:
         now_ns = time.monotonic_ns()
         if self._terminal is not None:
             self._terminal.take_back(job.group)
-        journal, start_ns = self._journal, self._root_start_ns
+        journal, place = self._journal, self._place
         if outcome.failure is not None:
             why = outcome.failure.why(self._plan.argv[0])
             journal.note(f"the job's program never ran: {self._plan.recorded_argv[0]}: {why}")
-        if start_ns is not None:
+        if place is not None and place.start_ns is not None:
             self._watch.take(
-                JobEnded(ts_ns=now_ns, source="job", tgid=job.pid, start_ns=start_ns, status=outcome.status)
+                JobEnded(ts_ns=now_ns, source="job", tgid=place.tgid, start_ns=place.start_ns, status=outcome.status)
             )
         self._drain(now_ns)
         self._watch.disarm()

@@ -54,7 +54,10 @@ class Watch:
         self._journal = journal
         self._inspector = inspector
         self._log_gaps = 0
-        self._own_pid = os.getpid()
+        self.own_tgid = os.getpid()
+        """What the kernel calls us."""
+        self.foreign: Callable[[Event], None] | None = None
+        """Gets forks and ends of processes that are none of the job's: they are sent while all is followed."""
         self._noise_second = self._noise = self._unrecorded = 0
         self._failed_reads = 0
         self._marks: dict[int, int] = {}
@@ -98,6 +101,10 @@ class Watch:
 
     def take(self, event: Event) -> None:
         """Record an event and do what it asks for."""
+        if _is_foreign(event):
+            if self.foreign is not None:
+                self.foreign(event)
+            return
         if self._is_noise(event):
             return
         self._journal.append(event)
@@ -119,7 +126,7 @@ class Watch:
         Anyone may send himself thousands a second. The kernel's own SIGKILLs and what is sent to the tracer
         are told always: a verdict may rest on them.
         """
-        if not isinstance(event, SignalSent) or event.in_tree or event.tgid == self._own_pid:
+        if not isinstance(event, SignalSent) or event.in_tree or event.tgid == self.own_tgid:
             return False
         if event.info in {SignalInfo.PRIV, SignalInfo.FORCED}:
             return False
@@ -285,6 +292,12 @@ class Watch:
             why_not=None if attached else why_not,
         )
         self._journal.append(status)
+
+
+def _is_foreign(event: Event) -> bool:
+    if isinstance(event, ProcessExited):
+        return not event.in_tree and not event.oom_marked
+    return isinstance(event, ProcessForked) and not event.in_tree
 
 
 def _is_evidence(event: Event) -> bool:

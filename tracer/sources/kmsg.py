@@ -58,6 +58,7 @@ class KernelLogSource:
         *,
         clock: Callable[[], int] = time.monotonic_ns,
         debugfs: str = "/sys/kernel/debug",
+        monotonic_shift_ns: int = 0,
     ) -> "KernelLogSource | KernelLogUnreadable":
         """Start at the end of the log, or say why not."""
         try:
@@ -78,7 +79,7 @@ class KernelLogSource:
         if not is_log:
             os.close(fd)
             return KernelLogUnreadable(f"{path}: is no kernel log")
-        return cls(fd, LogClock(debugfs), clock)
+        return cls(fd, LogClock(debugfs, monotonic_shift_ns=monotonic_shift_ns), clock)
 
     def fileno(self) -> int:
         return self._fd

@@ -29,12 +29,16 @@ _DRIFT_PPM = 100
 class LogClock:
     """Translates printk's stamps; knows more with each observation."""
 
-    def __init__(self, debugfs: str = "/sys/kernel/debug", *, proc_root: str = "/proc") -> None:
+    def __init__(
+        self, debugfs: str = "/sys/kernel/debug", *, proc_root: str = "/proc", monotonic_shift_ns: int = 0
+    ) -> None:
         self.offset_ns: int | None = None
         """CLOCK_MONOTONIC minus printk's clock."""
         self.known_by: str | None = None
         """`pair`, `sched_debug` or `arrival`."""
         self._files = (f"{debugfs}/sched/debug", f"{proc_root}/sched_debug")
+        self._shift_ns = monotonic_shift_ns
+        """Between our CLOCK_MONOTONIC and the kernel's, in a time namespace."""
         self._bound_ns: int | None = None
         self._bound_at_ns = 0
         self.refresh()
@@ -55,7 +59,8 @@ class LogClock:
                 found = _CLOCKS.search(head)
                 if found is not None:
                     monotonic_ns, printk_ns = _ns(found[1], found[2]), _ns(found[3], found[4])
-                    self.offset_ns, self.known_by = monotonic_ns - printk_ns, "sched_debug"
+                    offset_ns = monotonic_ns + self._shift_ns - printk_ns
+                    self.offset_ns, self.known_by = offset_ns, "sched_debug"
                     return True
         return False
 

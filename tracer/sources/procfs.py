@@ -127,7 +127,7 @@ def read_table(proc_root: str) -> list[Row]:
     return rows
 
 
-def read_status(proc_root: str, pid: int) -> Status | None:
+def read_status(proc_root: str, pid: int | str) -> Status | None:
     """The lines of /proc/PID/status that matter here. No name can pose as a line: its newlines are escaped."""
     raw = read_bytes(f"{proc_root}/{pid}/status")
     if not raw:

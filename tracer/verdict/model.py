@@ -49,6 +49,7 @@ class Process(Struct, frozen=True, kw_only=True):
     pid: int
     start_ns: int | None = None
     ns_pids: tuple[int, ...] | None = None
+    """Its pids from `pid` inwards, the last being the one that it sees itself; levels that nobody saw are left out."""
     comm: str | None = None
     role: Role | None = None
     role_known_by: str | None = None

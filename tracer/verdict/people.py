@@ -137,9 +137,8 @@ def passed_on(story: Story, signal: SignalSent) -> SignalSent | None:
 
 
 def _from_tracer(story: Story, signal: SignalSent) -> bool:
-    if story.header is None or story.pids_differ:  # its pid is another process's to the kernel
-        return False
-    return names_its_sender(signal) and signal.sender_tgid == story.header.pid
+    # In a namespace of its own, where that is not known, its pid is another process's to the kernel.
+    return names_its_sender(signal) and story.tracer_pid is not None and signal.sender_tgid == story.tracer_pid
 
 
 def sender_id(signal: SignalSent) -> ProcessId:
@@ -192,12 +191,15 @@ def _ns_pids(story: Story, identity: ProcessId, mark: OomMark | None) -> tuple[i
     seen = next((s.ns_pids for s in reversed(member.seen) if s.ns_pids), None) if member else None
     if seen is not None:
         return seen
-    inner = (mark.ns_tgid, mark.ns_level) if mark is not None else None
-    if inner is None and member is not None and member.fork is not None:
-        inner = (member.fork.ns_tgid, member.fork.ns_level)
-    if inner is None or inner[1] > 1:  # levels in between were not observed
+    fork = member.fork if member is not None else None
+    last = mark if mark is not None else fork
+    if last is None:
         return None
-    return (identity.tgid,) if inner[1] == 0 else (identity.tgid, inner[0])
+    if last.ns_level == 0:
+        return (identity.tgid,)
+    # Of the levels in between a fork tells that of the tracer, where that is one.
+    between = fork.own_tgid if fork is not None and 0 < story.tracer_level < last.ns_level else None
+    return (identity.tgid, *((between,) if between else ()), last.ns_tgid)
 
 
 def _last_sample(member: Member) -> ProcessSample | None:

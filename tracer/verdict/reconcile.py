@@ -22,6 +22,8 @@ def _marked_exits(story: Story, kills: Kills) -> Iterable[str]:
 
 
 def _logged(story: Story, kills: Kills) -> Iterable[str]:
+    if story.pids_differ:  # the log speaks of other processes than the tree does
+        return
     seen = {pid for kill in kills.kills for pid in (kill.id.tgid, kill.mark.tid if kill.mark else None)}
     for logged in story.of(LoggedKill):
         member = story.tree.alive_at(logged.pid, logged.ts_ns) if logged.trusted else None

@@ -23,6 +23,7 @@ from tracer.events import (
     OomLevel,
     ProcessId,
     SignalSent,
+    TracerPlaced,
     process_id,
 )
 from tracer.units import NS_PER_S, format_utc
@@ -101,17 +102,40 @@ class Story:
         attached = all(h in self.hooks and self.hooks[h].attached for h in hooks)
         return bool(self.of(Armed)) and attached and not self.pids_differ
 
+    @cached_property
+    def placed(self) -> TracerPlaced | None:
+        """Where the kernel's own record of the job's first process was compared with what is known of that one."""
+        return next(iter(self.of(TracerPlaced)), None)
+
     @property
     def pids_differ(self) -> bool:
-        """Whether the tracer ran in a pid namespace of its own: its pids then are other processes to the kernel."""
-        return self.header is not None and bool(self.header.own_pid_namespace)
+        """Whether the tracer ran in a pid namespace of its own, and its pids here are other processes to the kernel.
+
+        Once it was placed, all pids are the kernel's.
+        """
+        return self.header is not None and bool(self.header.own_pid_namespace) and self.placed is None
+
+    @property
+    def tracer_pid(self) -> int | None:
+        """The kernel's pid of the tracer; `None`: not known."""
+        if self.placed is not None:
+            return self.placed.tgid
+        return None if self.header is None or self.pids_differ else self.header.pid
+
+    @property
+    def tracer_level(self) -> int:
+        """How deep the tracer's pid namespace lies; 0 where that is not known."""
+        return self.placed.job_ns_level if self.placed is not None else 0
 
     @property
     def follows_job(self) -> bool:
         """Whether the kernel's tree filter had the job's first process: its hooks then speak of this job.
 
-        In a pid or time namespace of its own the tracer's idea of that process is none that the kernel has.
+        In a pid or time namespace of its own the tracer's idea of that process is none that the kernel has, unless
+        the two were compared. Where that was not recorded, the filter must be seen to have had the process.
         """
+        if self.placed is not None:
+            return self.tree.root == process_id(self.placed.job_tgid, self.placed.job_start_ns)
         root = self.tree.processes.get(self.tree.root) if self.tree.root else None
         return root is not None and root.claimed
 
@@ -170,13 +194,18 @@ class Story:
             for name, h in self.hooks.items()
             if not h.attached and name in (*KILL_HOOKS, "sched_process_fork", "kmsg")
         ]
+        if self.pids_differ:
+            found.append(
+                "oomtrace ran in a pid namespace of its own and could not learn the kernel's pids: "
+                "what the kernel says of processes could not be told to be of this job."
+            )
         last = next(reversed(self.of(Losses)), None)
         if last is not None and last.total:
             found.append(f"Lost in all: {_loss_text(last)}.")
         if last is not None and last.log_gaps:
             found.append(f"{last.log_gaps} records of the kernel log were overwritten before they could be read.")
         watched = bool(self.of(Armed)) and bool(self.of(Disarmed))
-        if watched and self.tree.root is not None and not self.follows_job:
+        if watched and self.tree.root is not None and not self.follows_job and not self.pids_differ:
             found.append("The kernel's records could not be told to be of this job: is there a pid or time namespace?")
         untrusted = sum(1 for e in self.of(LogEvent) if not e.trusted)
         if untrusted:

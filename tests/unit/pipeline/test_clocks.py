@@ -5,8 +5,9 @@ import os
 
 import pytest
 
-from tracer.pipeline import clocks
-from tracer.pipeline.clocks import FIRST_PID_NAMESPACE, header_now
+from tracer.kernel.handover import FIRST_PID_NAMESPACE
+from tracer.pipeline.clocks import header_now
+from tracer.sources import namespaces
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def of(proc_root):
 def test_another_pid_namespace_than_the_first_is_our_own(proc, monkeypatch):
     assert of(proc) is True
 
-    monkeypatch.setattr(clocks, "FIRST_PID_NAMESPACE", (proc / "self" / "ns" / "pid").stat().st_ino)
+    monkeypatch.setattr(namespaces, "FIRST_PID_NAMESPACE", (proc / "self" / "ns" / "pid").stat().st_ino)
     assert of(proc) is False
 
 
