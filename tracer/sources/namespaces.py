@@ -63,10 +63,10 @@ def _time_offsets(proc_root: str) -> tuple[int, int]:
         return 0, 0  # no such namespaces here (before 5.6), or the file speaks of the children's
     found = {b"monotonic": 0, b"boottime": 0}
     for line in (read_bytes(f"{proc_root}/self/timens_offsets") or b"").splitlines():
-        name, *numbers = line.split()
-        if name in found and len(numbers) == 2:
+        words = line.split()
+        if len(words) == 3 and words[0] in found:
             try:
-                found[name] = int(numbers[0]) * NS_PER_S + int(numbers[1])
+                found[words[0]] = int(words[1]) * NS_PER_S + int(words[2])
             except ValueError:
                 return 0, 0
     return found[b"monotonic"], found[b"boottime"]

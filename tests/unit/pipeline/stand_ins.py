@@ -3,14 +3,35 @@
 
 import contextlib
 import os
+import time
 
-from tracer.events import CgroupSample, Losses, PressureSample, ProcessSample, ProcessSeen, VmstatSample
+import psutil
+
+from tracer.events import (
+    CgroupSample,
+    Losses,
+    PressureSample,
+    ProcessForked,
+    ProcessSample,
+    ProcessSeen,
+    VmstatSample,
+)
 from tracer.kernel.probes import Hook
 from tracer.pipeline.ports import Sources
 from tracer.sources.procfs import Row
 from tracer.units import TICK_NS
 
 START_NS = 5 * TICK_NS
+
+
+def forked(pid, **changes):
+    """As the kernel tells of a process that this one forked just now."""
+    fields = {
+        "ts_ns": time.monotonic_ns(), "cpu": 0, "start_ns": START_NS + 3, "parent_start_ns": 7, "anon_rss_bytes": 0,
+        "tgid": pid, "parent_tgid": os.getpid(), "ns_tgid": pid, "ns_level": 0, "own_tgid": pid,
+        "own_parent_tgid": os.getpid(), "in_tree": 0, "comm": "python",
+    }  # fmt: skip
+    return ProcessForked(**(fields | changes))
 
 
 class Feed:
@@ -25,6 +46,7 @@ class Feed:
         self.waiting, self.tracked, self.pairs = [], [], []
         self.fault = None
         self.lost = Losses(ts_ns=0)
+        self.following, self.switched, self.tells_forks = False, [], True
 
     def say(self, *events):
         self.waiting += events
@@ -39,7 +61,13 @@ class Feed:
         with contextlib.suppress(BlockingIOError):
             os.read(self._read_fd, 4096)
         taken, self.waiting = self.waiting, []
+        if self.following and self.tells_forks:
+            taken += [forked(child.pid) for child in psutil.Process().children()]
         return taken
+
+    def follow_all(self, *, on):
+        self.following = on
+        self.switched.append(on)
 
     def track(self, tgid, start_ns):
         self.tracked.append((tgid, start_ns))

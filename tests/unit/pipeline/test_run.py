@@ -92,7 +92,7 @@ def test_the_job_is_in_the_tree_filter_under_its_own_start_time(watched, kernel)
     _, events = watched("exit 0", kernel=kernel)
 
     [started] = of(JobStarted, events)
-    assert kernel.tracked == [(started.tgid, START_NS)]
+    assert kernel.tracked == [(started.tgid, START_NS + 3)]
     assert (started.cgroup, started.cgroup_id, started.own_cgroup) == ("/job", 77, False)
 
 

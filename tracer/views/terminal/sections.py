@@ -179,10 +179,8 @@ def _with_memory(process: Process) -> str:
 def _victims(page: Page, victims: tuple[Process, ...]) -> None:
     shown = victims[:_MOST_VICTIMS]
     wide = page.width >= 100
-    columns = [
-        (page.short(words.who(process), 32), words.pid(process) if wide else f"pid {process.pid}", process.comm or "")
-        for process in shown
-    ]
+    pid = words.pid if wide else words.short_pid
+    columns = [(page.short(words.who(process), 32), pid(process), process.comm or "") for process in shown]
     anonymous = max(cell_len(words.anonymous(process)) for process in shown)
     rooms = [max(cell_len(row[column]) for row in columns) for column in range(3)]
     for index, (process, row) in enumerate(zip(shown, columns, strict=True)):

@@ -81,8 +81,17 @@ def who(process: Process) -> str:
 
 def pid(process: Process) -> str:
     """`pid 41233`, with the one that its container shows where that is another."""
+    return _with_inner(process, "in its container")
+
+
+def short_pid(process: Process) -> str:
+    """The same for a column: `pid 41233 (17 inside)`."""
+    return _with_inner(process, "inside")
+
+
+def _with_inner(process: Process, where: str) -> str:
     inner = process.ns_pids[-1] if process.ns_pids else process.pid
-    return f"pid {process.pid}" if inner == process.pid else f"pid {process.pid} ({inner} in its container)"
+    return f"pid {process.pid}" if inner == process.pid else f"pid {process.pid} ({inner} {where})"
 
 
 def described(process: Process) -> str:
