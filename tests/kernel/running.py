@@ -49,8 +49,8 @@ def oomtrace(can_trace, tmp_path):
     environ |= {"PYTHONPATH": str(ROOT), "COLUMNS": "80"}
     path = tmp_path / "run.oomtrace"
 
-    def start(*job, options=(), more_environ=None, **kwargs):
-        command = [sys.executable, "-m", "tracer", "run", "--record", str(path), *options, "--", *map(str, job)]
+    def start(*job, options=(), within=(), more_environ=None, **kwargs):
+        command = [*within, sys.executable, "-m", "tracer", "run", "--record", str(path), *options, "--", *map(str, job)]
         kwargs = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL} | kwargs
         return subprocess.Popen(command, cwd=tmp_path, env=environ | (more_environ or {}), text=True, **kwargs)
 
@@ -60,8 +60,8 @@ def oomtrace(can_trace, tmp_path):
         report = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60 * SLOWER, check=True)
         return Run(process.returncode, out, err, path, json.loads(report.stdout))
 
-    def run(*job, options=(), **kwargs):
-        return finish(start(*job, options=options, **kwargs))
+    def run(*job, **kwargs):
+        return finish(start(*job, **kwargs))
 
     run.start, run.finish = start, finish
     return run

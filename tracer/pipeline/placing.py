@@ -146,3 +146,20 @@ class Placer:
 def _switch(kernel: Kernel, *, on: bool) -> bool:
     kernel.follow_all(on=on)
     return on
+
+
+def kernel_pid_of(sources: Sources, own_pid: int, start_ns: int) -> int | None:
+    """What the kernel calls a process that ran before we did.
+
+    Args:
+        sources: being read, and following all forks.
+        own_pid: as our own pid namespace has it.
+        start_ns: by /proc.
+
+    Returns:
+        `None`: it cannot be told (yet). In a pid namespace of our own only a fork by the process, or its own
+        fork, says it; nothing that /proc shows there does.
+    """
+    if sources.namespaces.own_pids is False:
+        return own_pid
+    return None if sources.pids is None else sources.pids.kernel(own_pid, start_ns)

@@ -214,7 +214,13 @@ class Story:
         return tuple(dict.fromkeys(found))
 
     def is_ours(self, tgid: int, start_ns: int) -> bool:
-        """Whether the process is of the job: by recorded forks, or by the kernel's tree filter."""
+        """Whether the process is of the job: by recorded forks, or by the kernel's tree filter.
+
+        Args:
+            tgid: as the kernel says it.
+        """
+        if self.pids_differ:  # a process of the job with this pid is another one
+            return False
         member = self.member(tgid, start_ns)
         return member is not None and (member.id in self.tree.members or member.claimed)
 

@@ -119,3 +119,25 @@ def test_a_scan_is_in_the_order_of_nothing_and_ends_on_any_table():
     found = members.scan([row(12, 11), row(11, 12), row(13, 13), ROOT_ROW, row(14, 10), row(10, 14)])
 
     assert [member.tgid for member in found] == [14, 10]
+
+
+def test_a_process_that_proc_does_not_show_is_not_sampled_and_so_never_missed():
+    members = Members()
+    members.apply(started())
+
+    assert members.apply(ProcessForked(**fields_of(forked(11)) | {"own_tgid": 0})) is None
+    assert members.apply(ProcessForked(**fields_of(forked(12)) | {"own_tgid": 4})) is not None
+    assert alive(members) == [10, 12]
+
+
+def test_where_proc_is_of_another_namespace_there_is_nobody_to_sample():
+    members = Members()
+    members.hidden = True
+    members.apply(started())
+    members.apply(forked(11))
+
+    assert alive(members) == []
+
+
+def fields_of(event):
+    return {name: getattr(event, name) for name in event.__struct_fields__}
