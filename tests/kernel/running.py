@@ -50,7 +50,7 @@ def oomtrace(can_trace, tmp_path):
     path = tmp_path / "run.oomtrace"
 
     def start(*job, options=(), within=(), more_environ=None, **kwargs):
-        command = [*within, sys.executable, "-m", "tracer", "run", "--record", str(path), *options, "--", *map(str, job)]
+        command = [*within, sys.executable, "-m", "tracer", "run", "--record", path, *options, "--", *map(str, job)]
         kwargs = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL} | kwargs
         return subprocess.Popen(command, cwd=tmp_path, env=environ | (more_environ or {}), text=True, **kwargs)
 

@@ -21,6 +21,10 @@ DEADLINE_S = 2.0
 """The record is there before fork returns. A read that finds the machine busy may still come late."""
 CLOCK_SLACK_NS = NS_PER_MS
 """The kernel stamps with a clock that may be read in any context: it is this much away from ours at most."""
+PROC_OF_OTHERS = (
+    "/proc is not that of the pid namespace that oomtrace lives in: nothing there was used; mount it there: "
+    "mount -t proc proc /proc"
+)
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ class Placer:
     def find(self, job_pid: int) -> Place:
         """What the kernel calls the process that was just forked, else what is known without it."""
         fork = self._awaited(job_pid) if self._following else None
-        here, pids = self._sources.namespaces, self._sources.pids
+        pids = self._sources.pids
         event = why = None
         if fork is not None:
             if pids is not None:
@@ -77,14 +81,15 @@ class Placer:
         self._watch.own_tgid = event.tgid
         self._watch.members.hidden = event.proc == "none"
         shown = {"same": job_pid, "own": job_pid, "initial": fork.tgid, "none": None}[event.proc]
-        if shown is None and here.own_pids:
-            self._journal.note("/proc shows pids of another namespace than oomtrace lives in: nothing there was used")
+        if shown is None:
+            self._journal.note(PROC_OF_OTHERS)
         return Place(fork.tgid, fork.start_ns, shown, to_track=True, event=event)
 
     def _without(self, job_pid: int, *, contradicted: bool) -> Place:
         here = self._sources.namespaces
         if here.proc_above != 0 and here.own_pids is not False:
-            # /proc has this pid as well, and it is another process's.
+            # /proc may have this pid as well, and it is another process's.
+            self._journal.note(PROC_OF_OTHERS)
             return Place(job_pid, None, None, to_track=False)
         start_ns = self._sources.processes.start_ns(job_pid)
         return Place(job_pid, start_ns, job_pid, to_track=not here.own_pids and not contradicted)

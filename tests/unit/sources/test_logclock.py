@@ -32,6 +32,10 @@ def test_the_scheduler_knows_both_clocks(debugfs):
     assert clock.monotonic_ns(1_000_000) == 1_000_941_043
 
 
+def test_in_a_time_namespace_its_clock_is_made_ours(debugfs):
+    assert LogClock(str(debugfs), monotonic_shift_ns=500).offset_ns == 941_543
+
+
 def test_older_kernels_have_that_file_in_proc(tmp_path):
     (tmp_path / "sched_debug").write_text(DEBUG.format(cpu_clk="760000.000000"))
 
