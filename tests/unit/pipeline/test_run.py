@@ -26,6 +26,7 @@ from tracer.events import (
     ProcessSample,
     ProcessSeen,
     TracerCost,
+    TracerPlaced,
 )
 from tracer.job.identity import Caller
 from tracer.pipeline import Pipeline, Plan
@@ -94,6 +95,26 @@ def test_the_job_is_in_the_tree_filter_under_its_own_start_time(watched, kernel)
     [started] = of(JobStarted, events)
     assert kernel.tracked == [(started.tgid, START_NS + 3)]
     assert (started.cgroup, started.cgroup_id, started.own_cgroup) == ("/job", 77, False)
+
+
+def test_the_kernels_own_record_of_the_job_is_told_before_it(watched, kernel):
+    _, events = watched("exit 0", kernel=kernel)
+
+    [placed], [started] = of(TracerPlaced, events), of(JobStarted, events)
+    assert (placed.tgid, placed.job_tgid, placed.job_start_ns) == (os.getpid(), started.tgid, started.start_ns)
+    assert placed.seq < started.seq
+    assert kernel.switched == [True, False]
+
+
+def test_a_job_that_did_not_fit_into_the_tree_filter_is_not_said_to_be_followed(watched, kernel, monkeypatch):
+    monkeypatch.setattr(kernel, "track", lambda *_: os.stat("/no/room/in/the/filter"))
+
+    outcome, events = watched("exit 3", kernel=kernel)
+
+    assert outcome.exit_code == 3
+    assert of(TracerPlaced, events) == []
+    assert len(of(JobStarted, events)) == 1
+    assert any(text.startswith("tracking the job failed") for text in notes(events))
 
 
 def test_the_end_says_what_was_lost_and_what_it_cost(watched, kernel):
