@@ -58,6 +58,11 @@ def placed(run):
     return event
 
 
+def doubts(run):
+    """Caveats about pids and clocks; kills elsewhere on this machine are told as well."""
+    return [caveat for caveat in run.verdict["caveats"] if "namespace" in caveat or "could not" in caveat]
+
+
 def assert_proved(run):
     """The kill is proved, and its pids are the kernel's: the kernel's own log is the witness."""
     [forked] = [e for e in run.events(ProcessForked) if e.tgid == run.primary["victim"]["pid"]]
@@ -94,7 +99,7 @@ def test_in_a_pid_namespace_of_its_own_the_proof_is_whole(job, within, level, pr
     assert event.job_own_tgid < started.tgid
     assert run.events(Header)[0].pid < event.tgid
     assert len(children) == 4
-    assert run.verdict["caveats"] == [] or proc == "none"
+    assert bool(doubts(run)) == (proc == "none")
     assert {e.tgid for e in run.events(ProcessSeen)} <= {started.tgid, *(e.tgid for e in children)}
     assert bool(run.events(ProcessSeen)) == (proc != "none")
 
@@ -125,7 +130,7 @@ def test_in_a_time_namespace_records_and_proc_are_of_one_clock(job, within):
     assert (event.monotonic_shift_ns, event.boottime_shift_ns) == (500_000_000_000, 1_000_000_000_000)
     assert all(header.ts_ns <= e.ts_ns <= header.ts_ns + 60_000_000_000 for e in run.events(ProcessForked))
     assert {e.start_ns // 10_000_000 for e in run.events(ProcessSeen)} & {event.job_start_ns // 10_000_000}
-    assert run.verdict["caveats"] == []
+    assert doubts(run) == []
 
 
 @pytest.mark.parametrize(
