@@ -39,13 +39,15 @@ def _seen(answers: Mapping[str, Answer], *, hopeful: bool) -> Seen:
     def has(name: str) -> bool:
         return answers.get(name, "unknown") in taken
 
+    programs = has("bpf_programs") and answers.get("other_kernel") != "no"
     return Seen(
-        programs=has("bpf_programs") and answers.get("other_kernel") != "no",
+        programs=programs,
         names=has("kernel_symbols"),
         decision=has("oom_decision"),
         log=has("kernel_log"),
-        same_pids=has("pid_namespace"),
-        same_clocks=has("time_namespace"),
+        # A run translates both, by what the programs tell of its own forks.
+        same_pids=programs or has("pid_namespace"),
+        same_clocks=programs or has("time_namespace"),
         survives=has("group_kill") or has("own_oom_score"),
     )
 

@@ -37,9 +37,9 @@ def _pids(places: Places) -> Capability:
         name="pid namespace",
         ok=_answer(first),
         found=_namespace(first),
-        meaning="the kernel speaks of the machine's pids: in a namespace of our own /proc shows other ones",
+        meaning="the kernel speaks of the machine's pids: other ones than /proc shows in a namespace of our own; "
+        "the BPF programs tell which is which, and without them the kernel's log cannot be used",
         links=_MACHINE,
-        weight="proof",
         remedy=None
         if first is not False
         else "docker run --pid=host (Kubernetes: hostPID: true), or run oomtrace outside",
@@ -62,9 +62,8 @@ def _times(places: Places) -> Capability:
         name="clocks",
         ok=ok,
         found="a time namespace shifts them" if ok == "no" else "not shifted by a time namespace",
-        meaning="a process is its pid and its start time: both must mean the same here and in the kernel",
+        meaning="a process is its pid and its start time: in a time namespace both are translated, and compared",
         links=(3,),
-        weight="proof",
         remedy=None if ok == "yes" else "run oomtrace outside of the time namespace (unshare -T)",
     )
 

@@ -24,7 +24,7 @@ def give(monkeypatch, module, name, result):
     monkeypatch.setattr(module, name, answer)
 
 
-@pytest.mark.parametrize("name, code", [("good", 0), ("nobody", 1), ("container", 1), ("no_log", 1)])
+@pytest.mark.parametrize("name, code", [("good", 0), ("nobody", 1), ("container", 0), ("no_log", 1)])
 def test_doctor_ends_with_0_only_where_each_kind_of_kill_is_proved(monkeypatch, capsys, name, code):
     give(monkeypatch, diagnose, "diagnose", DIAGNOSES[name])
 

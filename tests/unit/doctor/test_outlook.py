@@ -51,7 +51,7 @@ def expected(**changed):
         (("bpf_programs", "oom_decision", "kernel_log"), "not_seen", "not_seen"),
         (("group_kill", "own_oom_score"), "likely", "likely"),
         (("own_oom_score",), "proved", "proved"),
-        (("time_namespace",), "not_seen", "not_seen"),
+        (("time_namespace",), "proved", "proved"),
     ],
 )
 def test_each_missing_thing_costs_what_the_rules_say(missing, cgroup, machine):
@@ -66,8 +66,14 @@ def test_a_kernel_that_is_none_is_promised_nothing_even_for_root():
     assert outlook([*sandbox, other], root=True, asker_is_root=False).at_best == "not_seen"
 
 
-def test_in_a_pid_namespace_of_our_own_nothing_is_promised():
-    assert "proved" not in expected(pid_namespace="no").values()
+@pytest.mark.parametrize("namespace", ["pid_namespace", "time_namespace"])
+def test_a_namespace_of_our_own_costs_nothing_where_the_programs_tell_both_sides(namespace):
+    assert expected(**{namespace: "no"}) == expected()
+
+
+def test_in_a_pid_namespace_of_our_own_the_log_alone_promises_nothing():
+    assert set(expected(pid_namespace="no", bpf_programs="no").values()) == {"not_seen"}
+    assert set(expected(bpf_programs="no").values()) != {"not_seen"}
 
 
 def test_the_weakest_kind_of_kill_is_the_whole_answer():

@@ -28,10 +28,10 @@ def test_one_that_cannot_be_seen_is_not_known(tmp_path, kind):
     assert (found.ok, found.remedy) == ("unknown", None)
 
 
-def test_own_pids_weigh_as_much_as_a_proof(tmp_path):
+def test_own_pids_weigh_more_than_own_paths_of_cgroups(tmp_path):
     found = checked(tmp_path)
 
-    assert (found["pid_namespace"].weight, found["cgroup_namespace"].weight) == ("proof", "note")
+    assert (found["pid_namespace"].weight, found["cgroup_namespace"].weight) == ("help", "note")
 
 
 @pytest.mark.parametrize(

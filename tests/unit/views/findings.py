@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Diagnoses and selftests to look at: root on a good machine, nobody, root in a container; both ends of a selftest."""
 
+import msgspec
+
 from tracer.doctor import kernel, rights, software
 from tracer.doctor.model import Capability, Comparison, Diagnosis, HookAnswer, Selftest
 from tracer.doctor.outlook import outlook
@@ -57,7 +59,9 @@ NO_LOG = witness(
     "kernel_log", "kernel log", "no", "/dev/kmsg: Operation not permitted", with_root="yes", remedy="sudo sysctl x=0"
 )
 GOOD_BCC, NO_BCC = software.Asked("3.13", "0.31.0"), software.Asked("3.13", None, "No module named 'bcc'")
-CONTAINER_PIDS = witness("pid_namespace", "pid namespace", "no", "one of our own", remedy="docker run --pid=host")
+CONTAINER_PIDS = msgspec.structs.replace(
+    witness("pid_namespace", "pid namespace", "no", "one of our own", remedy="docker run --pid=host"), weight="help"
+)
 
 DIAGNOSES = {
     "good": diagnosis(ROOT, HELD, GOOD_BCC, NAMES, LOG, *AROUND),
