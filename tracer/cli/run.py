@@ -2,10 +2,12 @@
 """`oomtrace run`: a job under watch, and what became of it. Judging and views are loaded when the job has ended."""
 
 import argparse
+import atexit
 import contextlib
 import os
 import secrets
 import shlex
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -21,6 +23,7 @@ from tracer.job.cgroup import Hierarchy, JobCgroup, Limits, find_hierarchy, make
 from tracer.job.identity import Caller, find_caller
 from tracer.job.launch import StartFailure
 from tracer.job.rlimits import Limits as RLimits, raise_limits
+from tracer.job.signals import end_by_interrupt
 from tracer.pipeline import Outcome, Pipeline, Plan, Sources
 from tracer.pipeline.clocks import header_now
 from tracer.pipeline.machine import open_sources
@@ -148,6 +151,8 @@ class _Run:
                 text = "the recording was removed, or replaced by another file, while the job ran"
                 writer.append(Note(ts_ns=time.monotonic_ns(), source="tracer", text=text))
                 try_to_say(text)
+            if os.WIFSIGNALED(outcome.status) and os.WTERMSIG(outcome.status) == signal.SIGINT:
+                atexit.register(end_by_interrupt)
             stack.callback(self._report, writer, outcome)
         return outcome.exit_code
 

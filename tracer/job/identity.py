@@ -65,7 +65,7 @@ def find_caller(
         return ours
     own = _status(proc_root, pid)
     sudo = own.parent if own else 0
-    if not _is_sudo(proc_root, sudo, sudo_owner):
+    if not is_sudo(proc_root, sudo, sudo_owner):
         return _as_is(ours, claimed, "the parent process is not sudo")
     ancestor = _above_sudo(proc_root, sudo, sudo_owner)
     who = None if ancestor is None else _status(proc_root, ancestor)
@@ -94,7 +94,7 @@ def _above_sudo(proc_root: str, sudo: int, sudo_owner: int) -> int | None:
     # With `use_pty` sudo runs a monitor between itself and the command: two sudos in a row.
     pid = sudo
     for _ in range(MAX_ANCESTORS):
-        if not _is_sudo(proc_root, pid, sudo_owner):
+        if not is_sudo(proc_root, pid, sudo_owner):
             return pid
         status = _status(proc_root, pid)
         if status is None or status.parent <= 0:
@@ -103,7 +103,8 @@ def _above_sudo(proc_root: str, sudo: int, sudo_owner: int) -> int | None:
     return None
 
 
-def _is_sudo(proc_root: str, pid: int, sudo_owner: int) -> bool:
+def is_sudo(proc_root: str, pid: int, sudo_owner: int = 0) -> bool:
+    """Whether a process is sudo: a set-uid file of that name that root owns."""
     exe = f"{proc_root}/{pid}/exe"
     try:
         name = os.path.basename(os.readlink(exe)).removesuffix(" (deleted)")

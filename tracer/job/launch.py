@@ -56,7 +56,8 @@ class Job:
         self.pid = pid
         self.status: int | None = None
         """Wait status, once it has ended."""
-        self.stopped = False
+        self.stopped_by: int | None = None
+        """The signal that has stopped it."""
         self._hold_fd: int | None = hold_fd
         self._failure_fd: int | None = failure_fd
         self._pidfd = _pidfd(pid)
@@ -79,7 +80,7 @@ class Job:
             self._hold_fd = None
 
     def poll(self) -> bool:
-        """Look once, without waiting; whether it has ended. Sets `stopped` while it is stopped."""
+        """Look once, without waiting; whether it has ended. Sets `stopped_by` while it is stopped."""
         while self.status is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
             if pid == 0:
@@ -97,9 +98,15 @@ class Job:
         """Send a signal to its whole process group; whether there was one left."""
         try:
             os.killpg(self.group, number)
-        except ProcessLookupError:
+        except (ProcessLookupError, PermissionError):  # the latter: all of them have become someone else's
             return False
         return True
+
+    def signal_first(self, number: int) -> None:
+        """Send a signal to its first process alone, if that has not ended."""
+        if self.status is None:  # not waited for yet, so the pid is still its own
+            with contextlib.suppress(PermissionError):
+                os.kill(self.pid, number)
 
     def start_failure(self) -> StartFailure | None:
         """Why the program never ran; `None` if it did. Meaningful once it has ended."""
@@ -130,7 +137,7 @@ class Job:
         self._failure_fd = self._pidfd = None
 
     def _take(self, status: int) -> None:
-        self.stopped = os.WIFSTOPPED(status)
+        self.stopped_by = os.WSTOPSIG(status) if os.WIFSTOPPED(status) else None
         if os.WIFEXITED(status) or os.WIFSIGNALED(status):
             self.status = status
 

@@ -6,8 +6,14 @@ import signal
 from types import FrameType, TracebackType
 from typing import final
 
-FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """What a person or a supervisor sends to end a program; the job is the program that is meant."""
+FOR_THE_FIRST = (signal.SIGUSR1, signal.SIGUSR2)
+"""What schedulers and trainers agree upon ("save a checkpoint, you will be ended"): Slurm, Lightning, submitit.
+
+A process that does not expect them dies of them, so they are for the job's first process alone."""
+STOPPING = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
+FORWARDED = (*ENDING, *FOR_THE_FIRST, *STOPPING, signal.SIGCONT, signal.SIGWINCH)
 
 
 @final
@@ -53,6 +59,25 @@ class SignalInbox:
             except BlockingIOError:
                 return tuple(taken)
             taken += more
+
+
+def stop_ourselves(number: signal.Signals) -> None:
+    """Stop our process group by a stop signal, as the terminal does it; returns once we were continued.
+
+    In an orphaned group (no shell is left to continue it) the kernel discards such a signal, and this returns at once.
+    """
+    handler = signal.signal(number, signal.SIG_DFL)
+    try:
+        # Delivered to the calling main thread before this call returns, and the kernel stops all threads with it.
+        os.killpg(os.getpgrp(), number)
+    finally:
+        signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+def end_by_interrupt() -> None:
+    """End by SIGINT, as the job did: a shell then gives up its loop or script too; at exit code 130 not."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 def _noted(_number: int, _frame: FrameType | None) -> None:

@@ -6,7 +6,6 @@ Whatever goes wrong on our side, the job runs on and its exit status is kept.
 
 import os
 import selectors
-import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,10 +15,10 @@ from tracer.errors import CgroupUnavailable
 from tracer.events import JobEnded, JobStarted
 from tracer.job import rlimits
 from tracer.job.cgroup import JobCgroup
+from tracer.job.control import JobControl
 from tracer.job.identity import Caller
 from tracer.job.launch import Job, StartFailure, hold, reset_oom_score_adj, shun_oom_killer
-from tracer.job.signals import FORWARDED, SignalInbox
-from tracer.job.terminal import Terminal
+from tracer.job.signals import SignalInbox
 from tracer.pipeline.helper import Helper
 from tracer.pipeline.journal import Journal
 from tracer.pipeline.placing import Place, Placer
@@ -84,7 +83,6 @@ class Pipeline:
         self._inspector = Helper("oomtrace-inspect")
         self._journal = Journal(writer, self._disk)
         self._watch = Watch(sources, self._journal, self._inspector)
-        self._terminal = Terminal.of_stdin()
         self._placer = Placer(sources, self._watch, self._journal)
         self._place: Place | None = None
 
@@ -106,17 +104,19 @@ class Pipeline:
                 journal.note(problem)
             if self._plan.shuns_oom_killer:
                 shun_oom_killer()
+            control = JobControl(job, inbox, journal.note)
             try:
                 self._guarded("starting the watch over the job", lambda: self._prepare(job))
-                self._release(job)
-                self._guarded("the loop", lambda: self._loop(job, inbox))
+                control.start()
+                self._guarded("saying that it is ready", lambda: self._say_ready(job))
+                self._guarded("the loop", lambda: self._loop(job, control, inbox))
                 # Whatever came of the loop: the job is waited for, and signals still reach it.
-                self._wait(job, inbox)
+                self._wait(control, inbox)
+                control.end()
                 outcome = Outcome(job.wait(), job.start_failure())
                 self._guarded("the end of the run", lambda: self._finish(job, outcome))
             finally:
-                if self._terminal is not None:
-                    self._terminal.take_back(job.group)
+                control.end()
                 job.close()
                 self._inspector.close()
                 self._disk.close()
@@ -168,29 +168,22 @@ class Pipeline:
         self._sources.kernel.track(tgid, start_ns)
         return True
 
-    def _release(self, job: Job) -> None:
-        if self._terminal is not None:
-            self._terminal.give(job.group)
-        job.release()
-        ready = self._plan.ready
-        if ready is not None:
-            self._guarded("saying that it is ready", lambda: _write_line(ready, str(job.pid)))
+    def _say_ready(self, job: Job) -> None:
+        if self._plan.ready is not None:
+            _write_line(self._plan.ready, str(job.pid))
 
-    def _loop(self, job: Job, inbox: SignalInbox) -> None:
+    def _loop(self, job: Job, control: JobControl, inbox: SignalInbox) -> None:
         with selectors.DefaultSelector() as selector:
             actions: dict[int, tuple[str, Callable[[], object]]] = {}
             for what, fd, read in self._watch.readers():
                 actions[fd] = (what, read)
-            actions[inbox.fileno()] = ("signals", lambda: self._forward(job, inbox))
+            actions[inbox.fileno()] = ("signals", control.forward)
             pidfd = job.fileno()
             if pidfd is not None:
                 actions[pidfd] = ("the job", job.poll)
             for fd in actions:
                 selector.register(fd, selectors.EVENT_READ)
-            while not job.poll():
-                if job.stopped and self._terminal is not None:
-                    job.stopped = False
-                    self._terminal.job_stopped(job.group)
+            while not control.look():
                 for key, _ in selector.select(self._pause_s()):
                     what, action = actions[key.fd]
                     action()
@@ -200,24 +193,15 @@ class Pipeline:
                 self._watch.tick(now_ns)
                 self._journal.flush_if_due(now_ns)
 
-    def _wait(self, job: Job, inbox: SignalInbox) -> None:
-        while not job.poll():
+    def _wait(self, control: JobControl, inbox: SignalInbox) -> None:
+        while not control.look():
             with selectors.DefaultSelector() as selector:
                 selector.register(inbox.fileno(), selectors.EVENT_READ)
                 selector.select(1.0)
-            self._forward(job, inbox)
-
-    def _forward(self, job: Job, inbox: SignalInbox) -> None:
-        for number in inbox.take():
-            if number in FORWARDED:
-                job.signal(number)
-                name = signal.Signals(number).name
-                self._journal.note(f"{name} was sent to oomtrace, and passed on to the job's process group")
+            control.forward()
 
     def _finish(self, job: Job, outcome: Outcome) -> None:
         now_ns = time.monotonic_ns()
-        if self._terminal is not None:
-            self._terminal.take_back(job.group)
         journal, place = self._journal, self._place
         if outcome.failure is not None:
             why = outcome.failure.why(self._plan.argv[0])

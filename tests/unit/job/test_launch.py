@@ -202,11 +202,11 @@ def test_stopping_is_seen_and_going_on_is(tmp_path):
         job.release()
         os.waitid(os.P_PID, job.pid, os.WSTOPPED | os.WNOWAIT)
         assert not job.poll()
-        assert job.stopped
+        assert job.stopped_by == signal.SIGSTOP
 
         assert job.signal(signal.SIGCONT)
         assert os.waitstatus_to_exitcode(job.wait()) == 4
-        assert not job.stopped
+        assert job.stopped_by is None
 
 
 def test_a_signal_to_a_group_that_is_gone_is_no_error():
@@ -235,3 +235,12 @@ def test_the_oom_killer_is_shunned_where_that_is_allowed(tmp_path):
 
     assert shun_oom_killer(proc_root=str(tmp_path))
     assert file.read_text() == "-1000"
+
+
+def test_the_first_process_alone_can_be_signalled_until_it_has_ended():
+    with held("sleep", "60") as job:
+        job.release()
+        job.signal_first(signal.SIGKILL)
+        assert os.WTERMSIG(job.wait()) == signal.SIGKILL
+
+        job.signal_first(signal.SIGKILL)

@@ -1,138 +1,81 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The terminal's foreground, on a terminal of the test's own."""
+"""The terminal itself: found whatever standard input is, its foreground, its modes."""
 
-import os
-import pty
-import select
+import subprocess
 import sys
-import time
 
 import pytest
 
 from tests.architecture.checkout import ROOT
 from tracer.job.terminal import Terminal
 
-DEADLINE_S = 30
-
-# A tracer in small: prints what it sees, and `READY` when the job has the foreground.
-TRACER = """
-import os, sys
-from tracer.job.identity import Caller
-from tracer.job.launch import hold
+SHARED = (
+    f"'{sys.executable}' -c 'from tracer.job.terminal import group_is_shared; import sys; sys.exit(group_is_shared())'"
+)
+# A foreground group without processes: what a shell leaves that was killed.
+LEFT = """
+import os, signal, sys
 from tracer.job.terminal import Terminal
-
-def traced(program):
-    terminal = Terminal.of_stdin()
-    caller = Caller(uid=os.getuid(), gid=os.getgid(), groups=(), environ=dict(os.environ))
-    job = hold(("sh", "-c", program), caller)
-    terminal.give(job.group)
-    print("given", os.tcgetpgrp(0) == job.group, flush=True)
-    job.release()
-    while True:
-        os.waitid(os.P_PID, job.pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT)
-        if job.poll():
-            break
-        if job.stopped:
-            job.stopped = False
-            terminal.job_stopped(job.group)
-    terminal.take_back(job.group)
-    print("status", job.status, "ours", terminal.is_ours(), flush=True)
-"""
-
-# A shell in small: puts the tracer into the foreground, sees it stop, and continues it.
-SHELL = """
-import signal
-signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-pid = os.fork()
-if pid == 0:
+terminal = Terminal.controlling()
+child = os.fork()
+if child == 0:
     os.setpgid(0, 0)
-    os.tcsetpgrp(0, os.getpgrp())
-    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
-    traced("echo READY; sleep 0; kill -TSTP $$; echo WENT ON")
+    if sys.argv[1] == "dead":
+        signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+        os.tcsetpgrp(0, os.getpgrp())
     os._exit(0)
-_, status = os.waitpid(pid, os.WUNTRACED)
-print("shell sees", os.WIFSTOPPED(status), os.tcgetpgrp(0) == pid, flush=True)
-os.killpg(pid, signal.SIGCONT)
-os.waitpid(pid, 0)
+os.waitpid(child, 0)
+terminal.take_back(group=1 << 21)
+print("ours" if terminal.is_ours() else "not ours")
 """
 
 
-@pytest.fixture
-def terminal():
-    """Starts a program on a terminal of its own; gives the function that reads what it printed."""
-    children = []
-
-    def start(program):
-        pid, master = pty.fork()
-        if pid == 0:
-            try:
-                os.chdir(ROOT)
-                os.execve(sys.executable, [sys.executable, "-c", program], {"PATH": os.environ["PATH"]})
-            finally:
-                os._exit(1)
-        children.append((pid, master))
-        return Screen(master)
-
-    yield start
-    for pid, master in children:
-        os.close(master)
-        os.waitpid(pid, 0)
+def test_without_a_terminal_there_is_none(tmp_path):
+    assert Terminal.controlling(str(tmp_path / "tty")) is None
 
 
-class Screen:
-    def __init__(self, fd):
-        self.fd, self.text = fd, ""
+def test_a_process_of_a_session_without_a_terminal_has_none():
+    program = "from tracer.job.terminal import Terminal; print(Terminal.controlling())"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, start_new_session=True, capture_output=True, text=True, check=True
+    )
 
-    def until(self, wanted):
-        deadline = time.monotonic() + DEADLINE_S
-        while wanted not in self.text:
-            assert time.monotonic() < deadline, self.text
-            if select.select([self.fd], [], [], 0.5)[0]:
-                try:
-                    self.text += os.read(self.fd, 4096).decode()
-                except OSError:  # the other side is gone
-                    assert wanted in self.text, self.text
-        return self.text
-
-    def type(self, raw):
-        os.write(self.fd, raw)
+    assert done.stdout == "None\n"
 
 
-def test_the_job_gets_the_foreground_and_we_get_it_back(terminal):
-    text = terminal(TRACER + "traced('exit 3')").until("ours")
+def test_the_terminal_is_found_although_standard_input_is_none(shell):
+    program = "from tracer.job.terminal import Terminal as t; print(t.controlling().is_ours())"
 
-    assert "given True" in text
-    assert "status 768 ours True" in text.replace("\r", "")
-
-
-def test_ctrl_c_reaches_the_job_and_not_us(terminal):
-    screen = terminal(TRACER + "traced('trap \"exit 5\" INT; echo READY; while :; do sleep 0.05; done')")
-    screen.until("READY")
-
-    screen.type(b"\x03")
-
-    assert f"status {5 << 8} ours True" in screen.until("ours")
+    assert shell().run(f"'{sys.executable}' -c '{program}' </dev/null")[0] == "True\n"
 
 
-def test_a_stopped_job_stops_us_and_both_go_on_when_the_shell_says_so(terminal):
-    text = terminal(TRACER + SHELL).until("ours")
+@pytest.mark.parametrize(
+    "command, shared",
+    [
+        ("{}", 0),
+        ("{} </dev/null", 0),
+        ("{} | cat; (exit ${{PIPESTATUS[0]}})", 1),
+        ("echo | {}", 1),
+        ("sh -c '{}; exit $?'", 1),
+    ],
+)
+def test_who_shares_our_group_is_a_pipeline_or_a_script(shell, tmp_path, command, shared):
+    (tmp_path / "shared").write_text(f"exec {SHARED}\n")
 
-    assert "shell sees True True" in text
-    assert text.index("shell sees") < text.index("WENT ON")
-    assert "status 0 ours True" in text
+    assert shell().run(command.format("bash ./shared"))[1] == shared
 
 
-def test_where_nobody_would_continue_us_a_stopped_job_goes_on_at_once(terminal):
-    # The leader of a session is an orphaned group: the kernel drops its stop signals.
-    text = terminal(TRACER + "traced('kill -STOP $$; echo WENT ON')").until("ours")
+@pytest.mark.parametrize("group", ["dead", "none"])
+def test_a_foreground_without_processes_is_taken_back(shell, tmp_path, group):
+    (tmp_path / "left.py").write_text(LEFT)
 
-    assert "WENT ON" in text
+    assert shell().run(f"'{sys.executable}' left.py {group}")[0] == "ours\n"
 
 
-def test_without_a_terminal_there_is_none():
-    read_fd, write_fd = os.pipe()
-    try:
-        assert Terminal.of_stdin(read_fd) is None
-    finally:
-        os.close(read_fd)
-        os.close(write_fd)
+def test_a_foreground_that_the_shell_has_taken_is_left_to_it(shell, tmp_path):
+    (tmp_path / "left.py").write_text(LEFT)
+    bash = shell()
+    bash.line(f"'{sys.executable}' left.py none &")
+
+    assert bash.until("ours\n")
+    assert "not ours" in bash.text
