@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.kernel.people import person, sudoer  # noqa: F401 - fixtures
 from tests.kernel.running import oomtrace  # noqa: F401 - a fixture
 from tests.kernel.workload import Hog, KernelLog, MemoryCgroup, Watch
+from tests.screen import shell  # noqa: F401 - a fixture
 from tracer.kernel.session import PYTHON, open_session
 from tracer.sources.live import events_h_digest
 

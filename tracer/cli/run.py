@@ -20,7 +20,7 @@ from tracer.cli.sizes import parse_size
 from tracer.errors import CgroupUnavailable, InputError, OomtraceError, PermissionDenied, UsageError
 from tracer.events import Header, Note
 from tracer.job.cgroup import Hierarchy, JobCgroup, Limits, find_hierarchy, make_cgroup, shares_group_kill
-from tracer.job.identity import Caller, find_caller
+from tracer.job.identity import Caller, closed_to, find_caller, find_user
 from tracer.job.launch import StartFailure
 from tracer.job.rlimits import Limits as RLimits, raise_limits
 from tracer.job.signals import end_by_interrupt
@@ -68,11 +68,14 @@ class RunCommand:
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         parser.usage = "oomtrace run [options] [--] COMMAND [ARGUMENT ...]"
-        limits = parser.add_argument_group("limits of the job")
-        limits.add_argument(
+        job = parser.add_argument_group("limits and owner of the job")
+        job.add_argument(
             "--memory-max", metavar="SIZE", help="run the job in a memory cgroup of its own with this limit (64G, 512M)"
         )
-        limits.add_argument("--swap-max", metavar="SIZE", help="limit its swap as well (0: none)")
+        job.add_argument("--swap-max", metavar="SIZE", help="limit its swap as well (0: none)")
+        job.add_argument(
+            "--user", metavar="NAME", help="run the job as this user (default: whoever called sudo, else as we are)"
+        )
         output = parser.add_argument_group("what is written")
         output.add_argument(
             "--record",
@@ -102,6 +105,8 @@ class RunCommand:
         if lost is not None:
             try_to_say(lost)
         caller = find_caller(os.environ)
+        if args.user is not None:
+            caller = find_user(args.user, caller, os.environ)
         with contextlib.ExitStack() as stack:
             files = _Files(
                 report=stack.enter_context(_opened(args.report, caller)),
@@ -119,7 +124,8 @@ class _Run:
         self._caller = caller
         self._files = files
         self._rlimits: RLimits = {}
-        self._notes: list[str] = [] if caller.caveat is None else [caller.caveat]
+        self._said = tuple(text for text in (caller.caveat, closed_to(caller)) if text is not None)
+        self._notes: list[str] = list(self._said)
 
     def run(self, limits: Limits) -> int:
         self._rlimits = raise_limits()
@@ -170,7 +176,11 @@ class _Run:
         if target is None:
             target = f"oomtrace-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.oomtrace"
         caller = self._caller
-        return RecordingWriter.create(target, header, uid=caller.uid, gid=caller.gid, groups=caller.groups)
+        try:
+            return RecordingWriter.create(target, header, uid=caller.uid, gid=caller.gid, groups=caller.groups)
+        except PermissionDenied as error:
+            whose = f"a folder that user {caller.uid} can write in: --record FILE (`--record -` keeps none)"
+            raise PermissionDenied(error.what, need=whose) from error
 
     def _cgroup(self, hierarchy: Hierarchy | None, limits: Limits) -> JobCgroup | None:
         if limits == Limits() or hierarchy is None:
@@ -186,8 +196,8 @@ class _Run:
                 self._notes.append(
                     f"a kill in {group} ends the tracer as well (memory.oom.group): the recording may have no end"
                 )
-        if self._caller.caveat is not None:
-            try_to_say(self._caller.caveat)
+        for text in self._said:
+            try_to_say(text)
         return Plan(
             argv=self._argv,
             recorded_argv=mask_arguments(self._argv),

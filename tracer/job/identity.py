@@ -1,14 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who called: whose identity, environment and settings the job must get. Starts nothing."""
 
+import contextlib
 import os
 import pwd
 import re
+import resource
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+
+from tracer.errors import PermissionDenied, UsageError
+from tracer.rights import acting_as
 
 MAX_ANCESTORS = 32
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+_SUDO_VARIABLES = re.compile(r"SUDO_(?:COMMAND|USER|UID|GID|HOME|TTY)\Z")
+_HINT = "--user NAME runs it as someone else"
+_MAX_ID = (1 << 32) - 2
+_LIMIT_NAME_WIDTH = 26
+_LIMITS = {
+    "Max cpu time": resource.RLIMIT_CPU,
+    "Max file size": resource.RLIMIT_FSIZE,
+    "Max data size": resource.RLIMIT_DATA,
+    "Max stack size": resource.RLIMIT_STACK,
+    "Max core file size": resource.RLIMIT_CORE,
+    "Max resident set": resource.RLIMIT_RSS,
+    "Max processes": resource.RLIMIT_NPROC,
+    "Max open files": resource.RLIMIT_NOFILE,
+    "Max locked memory": resource.RLIMIT_MEMLOCK,
+    "Max address space": resource.RLIMIT_AS,
+    "Max pending signals": resource.RLIMIT_SIGPENDING,
+    "Max msgqueue size": resource.RLIMIT_MSGQUEUE,
+    "Max nice priority": resource.RLIMIT_NICE,
+    "Max realtime priority": resource.RLIMIT_RTPRIO,
+    "Max realtime timeout": resource.RLIMIT_RTTIME,
+}
+"""As fs/proc/base.c spells them. sudo opens a PAM session for root, whose limits may be others than the caller's."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +51,10 @@ class Caller:
     """`None`: ours, as inherited."""
     oom_score_adj: int | None = None
     """What the job would have without us; it is inherited, and a protected tracer must not protect the job."""
+    limits: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    """Resource limits, soft and hard, where they may be others than ours."""
     caveat: str | None = None
-    """Why the job runs as root although someone seems to stand behind sudo."""
+    """Why the job runs as root although someone seems to stand behind us, or what else is not as it should be."""
 
     @property
     def is_us(self) -> bool:
@@ -39,6 +68,7 @@ class _Status:
 
     parent: int
     uid: int
+    effective_uid: int
     gid: int
     groups: tuple[int, ...]
     umask: int | None
@@ -50,7 +80,8 @@ def find_caller(
     """The caller of process `pid` (this one), whose environment is `environ`.
 
     SUDO_UID is only text that anyone can set. It counts when our parent really is sudo (a file of
-    that name, set-uid, owned by `sudo_owner`) and the first ancestor that is not has that very uid.
+    that name, set-uid, owned by `sudo_owner`) and the first ancestor that is not has that very uid,
+    or is root's: then sudo is all that is left of the caller.
     """
     pid = os.getpid() if pid is None else pid
     ours = Caller(
@@ -60,51 +91,89 @@ def find_caller(
         environ=dict(environ),
         oom_score_adj=_oom_score_adj(proc_root, pid),
     )
+    if os.geteuid() != sudo_owner:
+        return ours  # perhaps by sudo -u NAME: someone else than root was asked for, and that is who we are
+    own = _status(proc_root, pid)
     claimed = environ.get("SUDO_UID", "")
     if not (claimed.isascii() and claimed.isdecimal()):
-        return ours
-    own = _status(proc_root, pid)
-    sudo = own.parent if own else 0
-    if not is_sudo(proc_root, sudo, sudo_owner):
+        return _made_root(ours, _status(proc_root, own.parent) if own else None)
+    chain = _sudos(proc_root, own.parent if own else 0, sudo_owner)
+    if not chain:
         return _as_is(ours, claimed, "the parent process is not sudo")
-    ancestor = _above_sudo(proc_root, sudo, sudo_owner)
-    who = None if ancestor is None else _status(proc_root, ancestor)
-    if ancestor is None or who is None or who.uid != int(claimed):
+    last = chain[-1]
+    sudo = _status(proc_root, last)
+    ancestor = sudo.parent if sudo else 0
+    who = _status(proc_root, ancestor)
+    limits = _limits(proc_root, ancestor)
+    if who is None or who.uid == 0 != int(claimed):
+        # cron, systemd and su start a person's command as root's child; where that is sudo, nobody else is between.
+        who, limits = _by_name(int(claimed), environ.get("SUDO_GID", "")), {}
+    # `sudo sudo`: the inner one says that root called it, and so it was: the root that the outer one had made.
+    elif who.uid != int(claimed) and int(claimed) != ours.uid:
         return _as_is(ours, claimed, "no process of that user called sudo")
-    stripped = _environ(proc_root, sudo)
+    stripped = _environ(proc_root, last)
     if stripped is None:
         return _as_is(ours, claimed, "the environment of that sudo cannot be read")
+    given = {name: value for sudo in chain for name, value in _given_to_sudo(proc_root, sudo, environ).items()}
     return Caller(
         uid=who.uid,
         gid=who.gid,
         groups=who.groups,
-        environ=_complete({**stripped, **_given_to_sudo(proc_root, sudo, environ)}, who.uid),
+        environ={**_known_of(who.uid), **stripped, **given},
         umask=who.umask,
         oom_score_adj=_oom_score_adj(proc_root, ancestor),
+        limits=limits,
     )
 
 
-def _as_is(ours: Caller, claimed: str, why: str) -> Caller:
-    if int(claimed) == ours.uid:
-        return ours  # root under sudo, some processes further up: nobody else stands behind it
-    return replace(ours, caveat=f"SUDO_UID is {claimed}, but {why}: the job runs as user {ours.uid}")
+def find_user(name: str, caller: Caller, environ: Mapping[str, str]) -> Caller:
+    """The user who is to be the job's owner instead of `caller`: a name, or a number.
+
+    The environment is the caller's own where it is the same user, else ours (`environ`) with what
+    names a person (HOME, USER, LOGNAME, SHELL) replaced.
+
+    Raises:
+        UsageError: there is no such user.
+        PermissionDenied: only root can become someone else.
+    """
+    number = int(name) if name.isascii() and name.isdecimal() and len(name) <= len(str(_MAX_ID)) else None
+    try:
+        user = pwd.getpwnam(name) if number is None else pwd.getpwuid(number)
+    except (KeyError, OverflowError, ValueError):
+        user = None
+    if user is None and (number is None or number > _MAX_ID):
+        raise UsageError(f"--user {name}: no such user (`getent passwd` lists them)")
+    uid = user.pw_uid if user is not None else number or 0
+    if uid == caller.uid:
+        return replace(caller, caveat=None)
+    if os.geteuid() != 0:
+        raise PermissionDenied(f"cannot run the job as {name}", need="root, who alone can become someone else")
+    gid = uid if user is None else user.pw_gid
+    return Caller(
+        uid=uid,
+        gid=gid,
+        groups=(gid,) if user is None else tuple(os.getgrouplist(user.pw_name, gid)),
+        environ={**_without_sudo(environ), "HOME": "/", **_known_of(uid)},
+        oom_score_adj=caller.oom_score_adj,
+        caveat=f"user {uid} is in no passwd: the job has group {gid} and HOME=/" if user is None else None,
+    )
 
 
-def _above_sudo(proc_root: str, sudo: int, sudo_owner: int) -> int | None:
-    # With `use_pty` sudo runs a monitor between itself and the command: two sudos in a row.
-    pid = sudo
-    for _ in range(MAX_ANCESTORS):
-        if not is_sudo(proc_root, pid, sudo_owner):
-            return pid
-        status = _status(proc_root, pid)
-        if status is None or status.parent <= 0:
-            return None
-        pid = status.parent
-    return None
+def closed_to(caller: Caller) -> str | None:
+    """What is to be said where the caller cannot reach the folder that the job starts in, ours."""
+    if caller.is_us:
+        return None
+    try:
+        folder = os.getcwd()
+        with acting_as(caller.uid, caller.gid, caller.groups):
+            allowed = os.access(folder, os.X_OK, effective_ids=True)
+    except OSError:
+        return None
+    return None if allowed else f"user {caller.uid} cannot enter {folder}, where the job starts all the same"
 
 
 def is_sudo(proc_root: str, pid: int, sudo_owner: int = 0) -> bool:
-    """Whether a process is sudo: a set-uid file of that name that root owns."""
+    """Whether a process is sudo: a set-uid file of that name (also sudo-rs) that root owns."""
     exe = f"{proc_root}/{pid}/exe"
     try:
         name = os.path.basename(os.readlink(exe)).removesuffix(" (deleted)")
@@ -112,6 +181,30 @@ def is_sudo(proc_root: str, pid: int, sudo_owner: int = 0) -> bool:
     except OSError:
         return False
     return name.startswith("sudo") and file.st_uid == sudo_owner and bool(file.st_mode & 0o4000)
+
+
+def _made_root(ours: Caller, parent: _Status | None) -> Caller:
+    # doas and pkexec: the caller's own process became us. su stays between, and whoever calls that wants to be root.
+    if parent is None or parent.effective_uid in (0, ours.uid):
+        return ours
+    by = f"user {parent.effective_uid} started oomtrace as user {ours.uid}, and not by sudo"
+    return replace(ours, caveat=f"{by}: the job runs as user {ours.uid} as well ({_HINT})")
+
+
+def _as_is(ours: Caller, claimed: str, why: str) -> Caller:
+    if int(claimed) == ours.uid:
+        return ours  # root under sudo, some processes further up: nobody else stands behind it
+    return replace(ours, caveat=f"SUDO_UID is {claimed}, but {why}: the job runs as user {ours.uid} ({_HINT})")
+
+
+def _sudos(proc_root: str, pid: int, sudo_owner: int) -> tuple[int, ...]:
+    # With `use_pty` sudo runs a monitor between itself and the command: two sudos in a row. The last is the caller's.
+    found: list[int] = []
+    while len(found) < MAX_ANCESTORS and is_sudo(proc_root, pid, sudo_owner):
+        found.append(pid)
+        status = _status(proc_root, pid)
+        pid = status.parent if status else 0
+    return tuple(found)
 
 
 def _status(proc_root: str, pid: int) -> _Status | None:
@@ -126,12 +219,23 @@ def _status(proc_root: str, pid: int) -> _Status | None:
         return _Status(
             parent=int(found["PPid"]),
             uid=int(found["Uid"].split()[0]),
+            effective_uid=int(found["Uid"].split()[1]),
             gid=int(found["Gid"].split()[0]),
             groups=tuple(map(int, found.get("Groups", "").split())),
             umask=int(found["Umask"], 8) if "Umask" in found else None,
         )
     except (OSError, KeyError, ValueError, IndexError):
         return None
+
+
+def _by_name(uid: int, gid: str) -> _Status:
+    try:
+        user = pwd.getpwuid(uid)
+    except (KeyError, OverflowError):
+        number = int(gid) if gid.isascii() and gid.isdecimal() else uid
+        return _Status(parent=0, uid=uid, effective_uid=uid, gid=number, groups=(number,), umask=None)
+    groups = tuple(os.getgrouplist(user.pw_name, user.pw_gid))
+    return _Status(parent=0, uid=uid, effective_uid=uid, gid=user.pw_gid, groups=groups, umask=None)
 
 
 def _environ(proc_root: str, pid: int) -> dict[str, str] | None:
@@ -155,13 +259,36 @@ def _given_to_sudo(proc_root: str, sudo: int, environ: Mapping[str, str]) -> dic
     return {name: value for name, _, value in pairs if environ.get(name) == value}
 
 
-def _complete(environ: dict[str, str], uid: int) -> dict[str, str]:
+def _without_sudo(environ: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environ.items() if not _SUDO_VARIABLES.match(name)}
+
+
+def _known_of(uid: int) -> dict[str, str]:
     try:
         user = pwd.getpwuid(uid)
-    except KeyError:
-        return environ
-    known = {"HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name, "SHELL": user.pw_shell or "/bin/sh"}
-    return {**known, **environ}
+    except (KeyError, OverflowError):
+        return {}
+    return {"HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name, "SHELL": user.pw_shell or "/bin/sh"}
+
+
+def _limits(proc_root: str, pid: int) -> dict[int, tuple[int, int]]:
+    try:
+        with open(f"{proc_root}/{pid}/limits", encoding="ascii", errors="replace") as file:
+            lines = file.read().split("\n")
+    except OSError:
+        return {}
+    found: dict[int, tuple[int, int]] = {}
+    for line in lines:
+        number = _LIMITS.get(line[:_LIMIT_NAME_WIDTH].strip())
+        words = line[_LIMIT_NAME_WIDTH:].split()
+        if number is not None and len(words) > 1:
+            with contextlib.suppress(ValueError):
+                found[number] = (_limit(words[0]), _limit(words[1]))
+    return found
+
+
+def _limit(word: str) -> int:
+    return resource.RLIM_INFINITY if word == "unlimited" else int(word)
 
 
 def _oom_score_adj(proc_root: str, pid: int) -> int | None:

@@ -8,6 +8,7 @@ import contextlib
 import enum
 import errno
 import os
+import resource
 import signal
 import struct
 from collections.abc import Mapping
@@ -231,6 +232,9 @@ def _become_the_job(
         return
     stage = Stage.IDENTITY
     try:
+        for limit, values in caller.limits.items():
+            with contextlib.suppress(OSError, ValueError):  # one that we may not raise stays as it is
+                resource.setrlimit(limit, values)
         if not caller.is_us:
             os.setgroups(caller.groups)
             os.setresgid(caller.gid, caller.gid, caller.gid)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.pipeline.stand_ins import sources
 from tracer.cli import main
-from tracer.errors import LoaderFailed
+from tracer.errors import LoaderFailed, PermissionDenied
 from tracer.job.identity import find_caller
 
 
@@ -269,3 +269,20 @@ def test_an_option_of_ours_behind_the_job_is_told_and_goes_to_the_job(machine, c
     out, err = capfd.readouterr()
     assert out == "--memory-max 64G\n"
     assert err.startswith("oomtrace: --memory-max stands behind echo, so the job gets it")
+
+
+def test_a_user_that_is_not_there_runs_nothing(machine, capsys):
+    assert main(["run", "--user", "no such user", "--", "touch", "x"]) == 2
+
+    assert "no such user" in capsys.readouterr().err
+    assert os.listdir(machine) == []
+
+
+def test_a_folder_that_the_jobs_owner_cannot_write_in_says_what_to_do(machine, monkeypatch, capsys):
+    def refused(*_, **__):
+        raise PermissionDenied("cannot create x")
+
+    monkeypatch.setattr("tracer.cli.run.RecordingWriter.create", refused)
+
+    assert main(["run", "--", "touch", "x"]) == 4
+    assert "--record FILE" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 
 import contextlib
 import os
+import resource
 import signal
 import sys
 
@@ -235,6 +236,20 @@ def test_the_oom_killer_is_shunned_where_that_is_allowed(tmp_path):
 
     assert shun_oom_killer(proc_root=str(tmp_path))
     assert file.read_text() == "-1000"
+
+
+def test_the_callers_limits_hold_and_one_that_cannot_be_set_does_not_cost_the_job(tmp_path):
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limits = {resource.RLIMIT_NOFILE: (files - 1, files - 1), resource.RLIMIT_CORE: (2, 1)}
+
+    assert (
+        said(
+            tmp_path,
+            "import resource; print(*resource.getrlimit(resource.RLIMIT_NOFILE))",
+            caller=as_we_are(limits=limits),
+        )
+        == [str(files - 1)] * 2
+    )
 
 
 def test_the_first_process_alone_can_be_signalled_until_it_has_ended():
