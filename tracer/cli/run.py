@@ -24,6 +24,7 @@ from tracer.job.identity import Caller, closed_to, find_caller, find_user
 from tracer.job.launch import StartFailure
 from tracer.job.rlimits import Limits as RLimits, raise_limits
 from tracer.job.signals import end_by_interrupt
+from tracer.job.wrapped import recognise
 from tracer.pipeline import Outcome, Pipeline, Plan, Sources
 from tracer.pipeline.clocks import header_now
 from tracer.pipeline.machine import open_sources
@@ -124,8 +125,11 @@ class _Run:
         self._caller = caller
         self._files = files
         self._rlimits: RLimits = {}
-        self._said = tuple(text for text in (caller.caveat, closed_to(caller)) if text is not None)
-        self._notes: list[str] = list(self._said)
+        wrapped = recognise(argv)
+        elsewhere = () if wrapped is None else wrapped.lines
+        known = tuple(text for text in (caller.caveat, closed_to(caller)) if text is not None)
+        self._said = (*known, *elsewhere)
+        self._notes: list[str] = [*known, *(("; ".join(elsewhere),) if elsewhere else ())]
 
     def run(self, limits: Limits) -> int:
         self._rlimits = raise_limits()

@@ -271,6 +271,19 @@ def test_an_option_of_ours_behind_the_job_is_told_and_goes_to_the_job(machine, c
     assert err.startswith("oomtrace: --memory-max stands behind echo, so the job gets it")
 
 
+def test_a_launcher_whose_work_runs_elsewhere_is_told_and_recorded_and_run(machine, capfd):
+    (machine / "docker").write_text("#!/bin/sh\nexit 3\n")
+    (machine / "docker").chmod(0o755)
+
+    assert main(["run", "--record", "a.rec", "--", "./docker", "run", "img"]) == 3
+
+    err = capfd.readouterr().err
+    assert "oomtrace: docker run: containerd starts the container's processes" in err
+    assert "oomtrace: to watch them, on this machine: sudo oomtrace attach --pid" in err
+    main(["report", "--json", "a.rec"])
+    assert any("oomtrace attach --pid" in caveat for caveat in json.loads(capfd.readouterr().out)["caveats"])
+
+
 def test_a_user_that_is_not_there_runs_nothing(machine, capsys):
     assert main(["run", "--user", "no such user", "--", "touch", "x"]) == 2
 
