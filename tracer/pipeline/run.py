@@ -114,7 +114,7 @@ class Pipeline:
                 self._wait(control, inbox)
                 control.end()
                 outcome = Outcome(job.wait(), job.start_failure())
-                self._guarded("the end of the run", lambda: self._finish(job, outcome))
+                self._guarded("the end of the run", lambda: self._finish(outcome))
             finally:
                 control.end()
                 job.close()
@@ -200,7 +200,7 @@ class Pipeline:
                 selector.select(1.0)
             control.forward()
 
-    def _finish(self, job: Job, outcome: Outcome) -> None:
+    def _finish(self, outcome: Outcome) -> None:
         now_ns = time.monotonic_ns()
         journal, place = self._journal, self._place
         if outcome.failure is not None:

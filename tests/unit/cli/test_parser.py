@@ -102,7 +102,7 @@ def test_each_way_of_asking_shows_the_same(asked, capsys):
     assert main(asked) == 0
 
     out = capsys.readouterr().out
-    assert "limits of the job:" in out
+    assert "limits and owner of the job:" in out
     assert "examples:\n" in out
     assert "    sudo oomtrace run --memory-max 64G -- python train.py\n" in out
 
