@@ -139,7 +139,7 @@ def make_cgroup(hierarchy: Hierarchy, token: str, limits: Limits) -> JobCgroup:
     Raises:
         CgroupUnavailable: none can be made, with the reason.
     """
-    if ".." in hierarchy.own_path.split("/"):
+    if ".." in hierarchy.own_path.split("/") or hierarchy.mount_root.startswith("/.."):
         raise CgroupUnavailable("our own cgroup lies outside of our cgroup namespace")
     parent = hierarchy.own_path if hierarchy.version == 1 else _parent_v2(hierarchy)
     path = f"{parent.rstrip('/')}/{NAME_PREFIX}{token}"
@@ -274,11 +274,12 @@ def _own_paths(file: str) -> tuple[str | None, str | None]:
 
 
 def _mount_root(proc_root: str, mount: str) -> str:
-    for line in _read(f"{proc_root}/self/mountinfo").split("\n"):
+    # Of several mounts in one place the last one is what is seen.
+    for line in reversed(_read(f"{proc_root}/self/mountinfo").split("\n")):
         words = line.split(" ")
         # 36 35 98:0 ROOT MOUNTPOINT options ...
         if len(words) > 4 and words[4] == mount:
-            return words[3] if words[3].startswith("/") and not words[3].startswith("/..") else "/"
+            return words[3] if words[3].startswith("/") else "/"
     return "/"
 
 

@@ -237,3 +237,13 @@ def test_a_neighbour_who_never_lets_go_of_the_lock_stops_nobody(roots, monkeypat
 
     assert os.path.isdir(made.directory)
     assert made.claim is None
+
+
+def test_a_mount_from_above_our_own_namespace_is_refused_unless_another_lies_over_it(roots):
+    v1(roots)
+    line = f"35 31 0:32 {{}} {roots[1]}/memory rw - cgroup cgroup rw,memory\n"
+    above, own = line.format("/../.."), line.format("/")
+
+    with pytest.raises(CgroupUnavailable, match="namespace"):
+        make_cgroup(found(roots, "9:memory:/\n", above), "t1", Limits(memory_bytes=GIB))
+    assert found(roots, "9:memory:/\n", above + own).mount_root == "/"
