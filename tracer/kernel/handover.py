@@ -29,6 +29,8 @@ FIRST_PID_NAMESPACE = 0xEFFFFFFC
 RECLAIM_FIELDS = ("memcg_runs", "memcg_stall_ns", "direct_runs", "direct_stall_ns", "pages")
 """Slots of a reclaim total."""
 
+FOLDERS = ("/tmp", "/dev/shm", "/run", "/var/tmp")  # noqa: S108 - the child makes its own in one of them, with mkdtemp
+"""Where the child may put what it compiles against: the first that it can write to."""
 MAX_DESCRIPTORS = 200
 """The kernel passes 253 in one message (SCM_MAX_FD)."""
 _MAX_REPORT_BYTES = 64 * 1024

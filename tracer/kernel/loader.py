@@ -113,26 +113,39 @@ def _source(bpf_folder: str) -> tuple[str, bytes]:
 def _compile(text: str, kernel_h: str, events_h: bytes) -> Any:
     try:
         import bcc  # type: ignore[import-not-found, import-untyped, unused-ignore]
-    except (ImportError, OSError) as error:
-        why = "{} has no bcc ({}); install python3-bpfcc (Debian, Ubuntu) or python3-bcc (Fedora)"
+
+        base: Any = bcc.BPF  # else something else is called so
+    except Exception as error:  # bcc's own modules may be broken in any way
+        why = "{} has no usable bcc ({}); install python3-bpfcc (Debian, Ubuntu) or python3-bcc (Fedora)"
         raise LoadError("import", why.format(sys.executable, error)) from error
 
-    class Program(bcc.BPF):  # type: ignore[misc, unused-ignore]
+    class Program(base):  # type: ignore[misc, unused-ignore]
         """BCC would load and attach by the functions' names, and give up at the first that fails."""
 
         def _trace_autoload(self) -> None:
             pass
 
-    # mkdtemp makes it 0700 and ours: what is compiled into the kernel is what was written here.
-    folder = tempfile.mkdtemp(prefix=FOLDER_PREFIX.format(os.getpid()), dir="/tmp")
+    folder = _own_folder()
     try:
         headers.write_include_folder(folder, kernel_h, events_h)
         os.environ["BCC_KERNEL_SOURCE"] = folder
         return Program(text=text.encode(), cflags=[f"-I{folder}/include"])
     except Exception as error:  # bcc raises bare Exception
+        # Maps are made at this stage as well; what the C side says of them goes to stderr, and is read by the parent.
         raise LoadError("compile", str(error)) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _own_folder() -> str:
+    """Ours alone (mkdtemp makes it 0700): what is compiled into the kernel is what was written here."""
+    refused = []
+    for place in handover.FOLDERS:
+        try:
+            return tempfile.mkdtemp(prefix=FOLDER_PREFIX.format(os.getpid()), dir=place)
+        except OSError as error:
+            refused.append(f"{place}: {error.strerror}")
+    raise LoadError("compile", "no folder can be made for it ({})".format("; ".join(refused)))
 
 
 def _attach_first(program: Any, probe: Probe) -> tuple[Hook, int | None, bool]:

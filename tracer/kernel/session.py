@@ -8,6 +8,7 @@ this process, however it ends, closes them. Knows no record's content.
 import json
 import mmap
 import os
+import signal
 import socket
 import subprocess
 import time
@@ -33,7 +34,10 @@ _DEADLINE_S = 120.0
 
 _LIMITS = Limits()
 
-_FOLDERS = "/tmp"  # noqa: S108 - where the child makes its own, with mkdtemp
+_STATUS = "/proc/self/status"
+_LOCKDOWN = "/sys/kernel/security/lockdown"
+_REFUSED = "Operation not permitted"
+"""EPERM in what the C side of bcc says, whose exceptions do not tell it."""
 
 _CAP_SYS_ADMIN, _CAP_PERFMON, _CAP_BPF = 21, 38, 39
 
@@ -162,7 +166,7 @@ def open_session(*, events_h_digest: str | None = None, limits: Limits = _LIMITS
         LoaderFailed: at a named stage, with the reason in one line.
     """
     began_ns = time.monotonic_ns()
-    if not _may_trace("/proc/self/status"):
+    if not _may_trace(_STATUS):
         raise PermissionDenied("cannot load BPF programs", need="root, or CAP_BPF and CAP_PERFMON")
     report, descriptors = _load(limits)
     if events_h_digest not in (None, report.digest):
@@ -209,13 +213,15 @@ def _receive(ours: socket.socket, child: "subprocess.Popen[bytes]", stderr: IO[b
         child.wait(_DEADLINE_S)
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         _close(descriptors)
-        raise LoaderFailed("handover", str(error) or type(error).__name__) from error
+        late = isinstance(error, (TimeoutError, subprocess.TimeoutExpired))
+        why = f"no word from it within {_DEADLINE_S:g} s" if late else str(error) or type(error).__name__
+        raise LoaderFailed("handover", why) from error
     except BaseException:
         _close(descriptors)
         raise
     finally:
         if child.poll() is None:
-            child.kill()
+            os.killpg(child.pid, signal.SIGKILL)  # it leads a session of its own
             child.wait()
         _clean_up(child.pid)
     if isinstance(content, Report):
@@ -232,9 +238,29 @@ def _receive(ours: socket.socket, child: "subprocess.Popen[bytes]", stderr: IO[b
     if not isinstance(content, Failure):
         raise LoaderFailed("compile", said or f"it ended without a word, status {child.returncode}")
     why = " ".join(content.why.split())
-    if content.denied:
-        raise PermissionDenied(f"cannot load BPF programs: {why}", need="root, or CAP_BPF and CAP_PERFMON")
+    if content.denied or _REFUSED in said:
+        # We have the capabilities, or had not come so far.
+        raise PermissionDenied(f"cannot load BPF programs: {said or why}", need=_what_refuses())
+    if _is_locked_down():
+        why = f"lockdown=confidentiality: the kernel lets nobody read its memory; {why}"
     raise LoaderFailed(content.stage, f"{why} ({said})" if said else why)
+
+
+def _is_locked_down() -> bool:
+    """Whether no program may read the kernel's memory: loading then fails with EINVAL, which says nothing (5.10 on)."""
+    with suppress(OSError), open(_LOCKDOWN, encoding="ascii", errors="replace") as file:
+        return "[confidentiality]" in file.read()
+    return False
+
+
+def _what_refuses() -> str:
+    """What has to give way, when the kernel refuses us although we have the capabilities."""
+    if _is_locked_down():
+        return "a kernel without lockdown=confidentiality"
+    with suppress(OSError), open(_STATUS, encoding="utf-8", errors="replace") as lines:
+        if any(line.split() == ["Seccomp:", "2"] for line in lines):
+            return "a container whose seccomp profile allows bpf(2)"
+    return "CAP_BPF and CAP_PERFMON in the machine's own user namespace (root of a container has them not)"
 
 
 def _close(descriptors: list[int]) -> None:
@@ -244,13 +270,14 @@ def _close(descriptors: list[int]) -> None:
 
 def _clean_up(pid: int) -> None:
     """LLVM ends its process with abort() when it is at a loss: then the child cannot clean up itself."""
-    left = [name for name in os.listdir(_FOLDERS) if name.startswith(f"oomtrace-{pid}-")]
-    for folder in (os.path.join(_FOLDERS, name) for name in left):
+    for place in handover.FOLDERS:
         with suppress(OSError):
-            if os.lstat(folder).st_uid == os.geteuid():
-                from shutil import rmtree  # noqa: PLC0415 - hardly ever needed: not in the resident process
+            for name in os.listdir(place):
+                folder = os.path.join(place, name)
+                if name.startswith(f"oomtrace-{pid}-") and os.lstat(folder).st_uid == os.geteuid():
+                    from shutil import rmtree  # noqa: PLC0415 - hardly ever needed: not in the resident process
 
-                rmtree(folder)
+                    rmtree(folder)
 
 
 def _last_words(stderr: IO[bytes]) -> str:

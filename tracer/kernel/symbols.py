@@ -41,6 +41,19 @@ def resolve(addresses: Iterable[int], path: str = KALLSYMS) -> dict[int, str | N
     }
 
 
+def why_hidden(path: str = KALLSYMS) -> str | None:
+    """Why `resolve` will find no names; `None`: it will find some."""
+    try:
+        with open(path, "rb") as file:
+            # The first ones may stand at 0 by right: places within each CPU's own data.
+            functions = [line for line in file.readlines(_BLOCK_BYTES) if line.split(b" ", 2)[1:2] == [b"T"]]
+    except OSError as error:
+        return f"{path}: {error.strerror}"
+    if any(line.split(b" ", 1)[0].strip(b"0") for line in functions):
+        return None
+    return "kernel addresses are hidden; needs CAP_SYSLOG, and kernel.kptr_restrict below 2"
+
+
 def _consider(lines: Sequence[bytes], wanted: Sequence[int], nearest: list[tuple[int, str]]) -> None:
     """Take what is nearer from these lines. On a slow machine a step of Python for each would take seconds."""
     # Addresses have one width and so sort as text, in which order most of the file is already.

@@ -161,3 +161,32 @@ def test_a_hook_whose_descriptor_did_not_come_is_no_hook(child, monkeypatch, cam
     for descriptor in descriptors:
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(descriptor)
+
+
+@pytest.mark.parametrize(
+    ("state", "locked"), [("none integrity [confidentiality]", True), ("none [integrity] x", False)]
+)
+def test_lockdown_is_named_as_what_refuses(child, monkeypatch, tmp_path, state, locked):
+    (tmp_path / "lockdown").write_text(state + "\n")
+    monkeypatch.setattr(session, "_LOCKDOWN", str(tmp_path / "lockdown"))
+    child('printf %s \'{"type": "Failure", "content": ["attach", "Invalid argument", false]}\' >&$4')
+
+    assert ("lockdown=confidentiality" in failure().why) == locked
+
+
+@pytest.mark.parametrize(
+    ("seccomp", "need"), [("2", "needs a container whose seccomp profile"), ("0", "needs CAP_BPF and CAP_PERFMON in")]
+)
+def test_whoever_has_the_capabilities_and_is_refused_is_told_what_may_refuse(
+    child, monkeypatch, tmp_path, seccomp, need
+):
+    (tmp_path / "status").write_text(f"Name:\tx\nSeccomp:\t{seccomp}\n")
+    monkeypatch.setattr(session, "_STATUS", str(tmp_path / "status"))
+    monkeypatch.setattr(session, "_LOCKDOWN", str(tmp_path / "none"))
+    child(
+        "echo 'could not open bpf map: events, error: Operation not permitted' >&2; "
+        'printf %s \'{"type": "Failure", "content": ["compile", "Failed to compile", false]}\' >&$4'
+    )
+
+    with pytest.raises(PermissionDenied, match=need):
+        session.open_session()

@@ -6,7 +6,7 @@ import tempfile
 import pytest
 from hypothesis import given, strategies as st
 
-from tracer.kernel.symbols import resolve, without_tracing
+from tracer.kernel.symbols import resolve, why_hidden, without_tracing
 
 TEXT = """\
 ffffffff81000000 T _stext
@@ -94,3 +94,20 @@ def test_an_unnamed_program_in_front_is_left_out_too():
 
 def test_a_stack_without_names_stays_as_it_is():
     assert without_tracing([None, None]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("lines", "hidden"),
+    [
+        ("0000000000000000 A fixed_percpu_data\nffffffff81000000 T _stext\n", False),
+        ("0000000000000000 A fixed_percpu_data\n0000000000000000 T _stext\n", True),
+        ("", True),
+    ],
+    ids=["shown", "hidden", "empty"],
+)
+def test_addresses_that_are_hidden_are_known_before_they_are_wanted(tmp_path, lines, hidden):
+    (tmp_path / "kallsyms").write_text(lines)
+
+    why = why_hidden(str(tmp_path / "kallsyms"))
+    assert (why is not None) == hidden
+    assert "No such file" in why_hidden(str(tmp_path / "none"))
