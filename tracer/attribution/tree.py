@@ -69,6 +69,11 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
         return self.comms[-1] if self.comms else None
 
     @property
+    def zombie(self) -> ProcessSample | None:
+        """The first sample that shows how it ended."""
+        return next((sample for sample in self.samples if sample.exit_status is not None), None)
+
+    @property
     def end_ns(self) -> int | None:
         """When it ended, or was found to be gone."""
         last = self.exit or self.gone

@@ -46,6 +46,9 @@ class ProcessSample(Event, frozen=True, kw_only=True, gc=False):
     swap_bytes: int | None = None
     state: str | None = None
     """One letter: R S D Z T ..."""
+    exit_status: int | None = None
+    """Wait status of a dead process that nobody has waited for yet (state Z), where it is not 0: 0 may mean that we
+    are not allowed to see it."""
 
 
 class CgroupSample(Event, frozen=True, kw_only=True, gc=False):

@@ -117,6 +117,7 @@ def _sample(status: Status, stat: Stat, tgid: int, now_ns: int) -> ProcessSample
         rss_shmem_bytes=status.rss_shmem_bytes,
         swap_bytes=status.swap_bytes,
         state=status.state,
+        exit_status=stat.exit_status,
     )
 
 

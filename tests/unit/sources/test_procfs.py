@@ -108,3 +108,20 @@ def test_the_own_process_agrees_with_itself():
     assert (status.tgid, status.uid) == (os.getpid(), os.geteuid())
     assert status.rss_anon_bytes is not None
     assert status.rss_anon_bytes > 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("state", "threads", "status", "expected"),
+    [
+        ("Z", 1, 9, 9),
+        ("Z", 1, 256, 256),
+        ("Z", 1, 0, None),  # or it may not be seen
+        ("Z", 2, 9, None),  # the leader alone has ended
+        ("S", 1, 9, None),
+    ],
+)
+def test_how_a_dead_process_ended_is_read_until_somebody_waits_for_it(proc, state, threads, status, expected):
+    fields = ["3", "7", "5", *"0" * 13, str(threads), "0", "123456", *"0" * 29, str(status)]
+    (proc / "7" / "stat").write_text(f"7 (x) {state} {' '.join(fields)}\n")
+
+    assert procfs.read_stat(str(proc), 7).exit_status == expected
