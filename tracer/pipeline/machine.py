@@ -8,6 +8,7 @@ from tracer.errors import LoaderFailed, OomtraceError
 from tracer.events import AnyEvent, Losses, PressureSample, ReclaimSample, VmstatSample
 from tracer.kernel.probes import Hook
 from tracer.kernel.session import Session, open_session
+from tracer.kernel.symbols import why_hidden
 from tracer.pipeline.ports import Sources
 from tracer.pipeline.translation import PidTable, TranslatedKernel, TranslatedProcesses
 from tracer.sources.cgroups import CgroupSource
@@ -101,6 +102,7 @@ def open_sources(*, need_kernel: bool = False) -> Iterator[Sources]:
             namespaces=here,
             pids=pids,
             why_no_kernel=why_no_kernel,
+            why_no_symbols=None if kernel is None else why_hidden(),
             log=None if isinstance(log, KernelLogUnreadable) else log,
             why_no_log=log.why if isinstance(log, KernelLogUnreadable) else None,
         )

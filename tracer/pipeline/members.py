@@ -68,11 +68,11 @@ class Members:
         member = Member(tgid, start_ns)
         return None if self.hidden or member.id in self._alive else self._alive.setdefault(member.id, member)
 
-    def missing(self, member: Member, now_ns: int) -> bool:
+    def missing(self, member: Member, now_ns: int, *, patience_ns: int = GONE_AFTER_NS) -> bool:
         """/proc does not have it; whether it is to be given up: then it is no member any more."""
         if member.missing_since_ns is None:
             member.missing_since_ns = now_ns
-        if now_ns - member.missing_since_ns < GONE_AFTER_NS:
+        if now_ns - member.missing_since_ns < patience_ns:
             return False
         self._alive.pop(member.id, None)
         return True

@@ -143,6 +143,8 @@ class Sources:
     host: Host
     kernel: Kernel | None = None
     why_no_kernel: str | None = None
+    why_no_symbols: str | None = None
+    """Why stacks of the kernel will have no names."""
     log: KernelLog | None = None
     why_no_log: str | None = None
     namespaces: Namespaces = INITIAL

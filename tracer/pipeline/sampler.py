@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tracer.events import CgroupSample, Event, ProcessGone, ReclaimSample
 from tracer.pipeline.journal import Journal
-from tracer.pipeline.members import Member, Members
+from tracer.pipeline.members import GONE_AFTER_NS, Member, Members
 from tracer.pipeline.ports import Sources
 from tracer.units import NS_PER_MS, NS_PER_S, has_limit
 
@@ -37,6 +37,7 @@ class Sampler:
         self._last_full_ns = 0
         self._dense_until_ns = 0
         self._scans_proc = sources.kernel is None
+        self._killed = 0
 
     def watch(self, path: str | None) -> None:
         """The job's memory cgroup: it and all above it are sampled."""
@@ -44,6 +45,14 @@ class Sampler:
             cgroups = self._sources.cgroups
             self._chain = tuple(self._journal.attempt("the cgroup chain", lambda: cgroups.chain(path), otherwise=()))
             self._job_cgroup_id = self._journal.attempt("cgroup ids", lambda: cgroups.cgroup_id(path), otherwise=None)
+        # What was counted before the job began is none of it; and what begins now may be over soon.
+        now_ns = time.monotonic_ns()
+        chain = self._sample_chain()
+        self._killed_meanwhile(chain)
+        self._round(now_ns, chain)
+        if self._scans_proc:
+            self._dense_until_ns = now_ns + STAY_DENSE_NS
+        self._last_full_ns = 0
 
     def due_ns(self) -> int:
         """When `tick` is to be called next."""
@@ -54,7 +63,7 @@ class Sampler:
         began_ns = time.thread_time_ns()
         chain = self._sample_chain()
         reclaim = self._sample_reclaim(now_ns)
-        if reclaim or any(map(near_its_limit, chain)):
+        if reclaim or self._killed_meanwhile(chain) or any(map(near_its_limit, chain)):
             self._dense_until_ns = now_ns + STAY_DENSE_NS
         dense = now_ns < self._dense_until_ns
         found = self._discover()
@@ -115,7 +124,7 @@ class Sampler:
             self._journal.append_changed(key, sample)
         elif self._journal.gave_up("reading processes"):
             return
-        elif self._members.missing(member, now_ns):
+        elif self._members.missing(member, now_ns, patience_ns=0 if self._scans_proc else GONE_AFTER_NS):
             self._journal.forget(key)
             self._journal.forget(("seen", *member.id))
             self._journal.append(ProcessGone(ts_ns=now_ns, source="proc", tgid=member.tgid, start_ns=member.start_ns))
@@ -128,6 +137,11 @@ class Sampler:
             if sample is not None:
                 samples.append(sample)
         return samples
+
+    def _killed_meanwhile(self, chain: Sequence[CgroupSample]) -> bool:
+        """Whether a count of OOM kills rose: without BPF a victim is there to be seen for moments only."""
+        before, self._killed = self._killed, sum(sample.oom_kill or 0 for sample in chain)
+        return self._scans_proc and self._killed > before
 
     def _sample_reclaim(self, now_ns: int) -> bool:
         """Whether the job itself had to reclaim."""

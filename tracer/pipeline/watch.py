@@ -72,10 +72,11 @@ class Watch:
         now_ns = time.monotonic_ns()
         if kernel is None:
             self._hook("bpf", attached=False, why_not=self._sources.why_no_kernel)
-            self._journal.note(f"the kernel was not watched by BPF: {self._sources.why_no_kernel}")
         else:
             for hook in kernel.hooks:
                 self._hook(hook.name, attached=hook.attached, why_not=hook.why_not)
+            if self._sources.why_no_symbols is not None:
+                self._hook("kallsyms", attached=False, why_not=self._sources.why_no_symbols)
         self._hook("kmsg", attached=log is not None, why_not=self._sources.why_no_log)
         if kernel is not None:
             self._journal.append(Armed(ts_ns=now_ns, source="tracer", start_to_armed_ns=kernel.start_to_armed_ns))
@@ -213,6 +214,8 @@ class Watch:
             self.sampler.at_mark(time.monotonic_ns(), ours=ours)
         elif any(_is_evidence(event) for event in events):
             self._journal.flush()
+        if self._sources.kernel is None and any(isinstance(event, LoggedKill) for event in events):
+            self.sampler.at_mark(time.monotonic_ns(), ours=True)  # a victim is there to be seen for moments only
         return len(events)
 
     def _calibrate(self, event: OomMark | LoggedKill) -> None:

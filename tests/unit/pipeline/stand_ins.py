@@ -120,6 +120,7 @@ class Cgroups:
 
     def __init__(self):
         self.usage_bytes, self.limit_bytes, self.file_bytes = 10, 1000, 0
+        self.oom_kill = None
 
     def memory_cgroup_of(self, tgid):
         return "/job"
@@ -140,6 +141,7 @@ class Cgroups:
             usage_bytes=self.usage_bytes,
             limit_bytes=self.limit_bytes,
             file_bytes=self.file_bytes,
+            oom_kill=self.oom_kill,
         )
 
 

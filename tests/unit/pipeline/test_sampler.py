@@ -55,6 +55,14 @@ def bench():
     return Bench()
 
 
+@pytest.fixture
+def watched():
+    """The same where the kernel tells of every process."""
+    kernel = Feed()
+    yield Bench(kernel=kernel)
+    kernel.close()
+
+
 def test_a_sample_that_does_not_change_is_kept_once(bench):
     now_ns = time.monotonic_ns()
     for second in range(3):
@@ -64,7 +72,8 @@ def test_a_sample_that_does_not_change_is_kept_once(bench):
     assert len(bench.notebook.of(CgroupSample)) == 1
 
 
-def test_far_from_a_limit_samples_are_taken_once_a_second(bench):
+def test_far_from_a_limit_samples_are_taken_once_a_second(watched):
+    bench = watched
     now_ns = time.monotonic_ns()
     bench.sampler.tick(now_ns)
     bench.sources.processes.rss_bytes += 1
@@ -105,7 +114,8 @@ def test_reclaim_in_the_jobs_own_cgroup_makes_samples_dense():
 
 
 @pytest.mark.parametrize("ours, samples", [(True, 2), (False, 1)])
-def test_a_mark_in_the_job_brings_a_round_at_once(bench, ours, samples):
+def test_a_mark_in_the_job_brings_a_round_at_once(watched, ours, samples):
+    bench = watched
     now_ns = time.monotonic_ns()
     bench.sampler.tick(now_ns)
     bench.sources.processes.rss_bytes += 1
@@ -115,7 +125,8 @@ def test_a_mark_in_the_job_brings_a_round_at_once(bench, ours, samples):
     assert len(bench.notebook.of(ProcessSample)) == samples
 
 
-def test_a_process_that_is_missing_is_gone_after_a_while_and_never_called_exited(bench):
+def test_a_process_that_is_missing_is_gone_after_a_while_and_never_called_exited(watched):
+    bench = watched
     now_ns = time.monotonic_ns()
     bench.sources.processes.gone.add(10)
     bench.sampler.tick(now_ns)
@@ -125,6 +136,42 @@ def test_a_process_that_is_missing_is_gone_after_a_while_and_never_called_exited
 
     assert [(event.tgid, event.start_ns) for event in bench.notebook.of(ProcessGone)] == [(10, START_NS)]
     assert len(bench.members) == 0
+
+
+def test_without_the_kernels_word_a_process_that_is_missing_is_gone_at_once(bench):
+    bench.sources.processes.gone.add(10)
+    bench.sampler.finish(time.monotonic_ns())
+
+    assert [event.tgid for event in bench.notebook.of(ProcessGone)] == [10]
+
+
+def test_without_the_kernels_word_it_looks_often_at_the_start(bench):
+    now_ns = time.monotonic_ns()
+    bench.sampler.tick(now_ns)
+    assert bench.sampler.due_ns() == now_ns + DENSE_NS
+
+    bench.sampler.tick(now_ns + 3 * NS_PER_S)
+
+    assert bench.sampler.due_ns() == now_ns + 3 * NS_PER_S + WATCH_NS
+
+
+@pytest.mark.parametrize("counted, samples", [(4, 1), (5, 2)])
+def test_without_the_kernels_word_a_count_of_kills_that_rises_brings_a_round_at_once(bench, counted, samples):
+    cgroups = bench.sources.cgroups
+    cgroups.oom_kill = 4
+    bench.sampler.watch("/job")
+    now_ns = time.monotonic_ns() + 5 * NS_PER_S
+    bench.sampler.tick(now_ns)
+    bench.sources.processes.rss_bytes += 1
+    cgroups.oom_kill = counted
+
+    bench.sampler.tick(now_ns + WATCH_NS)
+
+    assert len(bench.notebook.of(ProcessSample)) == samples
+
+
+def test_what_was_counted_before_the_job_began_is_recorded(bench):
+    assert len(bench.notebook.of(CgroupSample)) == 1
 
 
 def test_without_the_kernels_word_proc_is_scanned_for_children(bench):
