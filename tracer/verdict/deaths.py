@@ -6,9 +6,10 @@ from collections.abc import Sequence
 import msgspec
 
 from tracer.attribution.tree import Member
-from tracer.events import JobEnded, ProcessExited, ProcessId, SignalSent, process_id
+from tracer.events import JobEnded, ProcessExited, ProcessId, ProcessSample, SignalSent, process_id
 from tracer.units import NS_PER_S
 from tracer.verdict.kills import DELIVERED, SIGKILL
+from tracer.verdict.model import Rung
 from tracer.verdict.story import Story
 
 SIGNAL_NAMES = {
@@ -33,6 +34,8 @@ class Death(msgspec.Struct, frozen=True, kw_only=True):
     code: int
     exit: ProcessExited | None = None
     ended: JobEnded | None = None
+    zombie: ProcessSample | None = None
+    """It was dead and not yet waited for: /proc shows how it ended, and that it had by then."""
     by: SignalSent | None = None
     """The delivered signal of that number that ended it, where it was seen."""
     terminated: SignalSent | None = None
@@ -53,8 +56,13 @@ class Death(msgspec.Struct, frozen=True, kw_only=True):
         return f"signal {self.signal} ({signal_name(self.signal)})" if self.signal else f"exit {self.code}"
 
     @property
+    def rung(self) -> Rung:
+        """Who told of it."""
+        return "bpf" if self.exit is not None else "wait_status" if self.ended is not None else "proc"
+
+    @property
     def evidence(self) -> tuple[int, ...]:
-        return tuple(e.seq for e in (self.by, self.exit, self.ended) if e is not None)
+        return tuple(e.seq for e in (self.by, self.exit, self.ended, self.zombie) if e is not None)
 
 
 def signal_name(number: int) -> str:
@@ -68,17 +76,17 @@ def find_deaths(story: Story) -> tuple[Death, ...]:
     for member in story.tree.processes.values():
         if not (member.id in story.tree.members or member.claimed):
             continue
-        status = member.exit.status if member.exit else member.ended.status if member.ended else None
-        if status is None:
-            continue
-        found.append(_death(member, status, story.signals.get(member.id, ())))
+        told = [end.status for end in (member.exit, member.ended) if end is not None]
+        status = told[0] if told else member.zombie.exit_status if member.zombie is not None else None
+        if status is not None:
+            found.append(_death(member, status, story.signals.get(member.id, ())))
     return tuple(sorted(found, key=lambda d: (d.at_ns, d.id)))
 
 
 def _death(member: Member, status: int, signals: Sequence[SignalSent]) -> Death:
     number = status & 0x7F
-    ends = [e.ts_ns for e in (member.exit, member.ended) if e is not None]
-    at_ns = ends[0]
+    zombie = None if member.exit or member.ended else member.zombie
+    at_ns = next(e.ts_ns for e in (member.exit, member.ended, zombie) if e is not None)
     delivered = [s for s in signals if s.result == DELIVERED and s.ts_ns <= at_ns]
     return Death(
         id=member.id,
@@ -87,6 +95,7 @@ def _death(member: Member, status: int, signals: Sequence[SignalSent]) -> Death:
         code=(status >> 8) & 0xFF if not number else 0,
         exit=member.exit,
         ended=member.ended,
+        zombie=zombie,
         by=_fatal(number, delivered),
         terminated=next((s for s in delivered if s.signal == SIGTERM), None),
     )

@@ -9,7 +9,7 @@ import msgspec
 from tracer.events import ProcessId
 from tracer.verdict.deaths import Death, find_deaths
 from tracer.verdict.kills import Kills, find_kills
-from tracer.verdict.model import Incident, Link, Strength
+from tracer.verdict.model import Incident, Link, Rung, Status, Strength
 from tracer.verdict.people import lineage
 from tracer.verdict.story import Story
 
@@ -55,9 +55,14 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 def strength(links: Sequence[Link], doubts: Sequence[str]) -> Strength:
     """Proved only with links 1 to 4 present and nothing lost; not all observed: likely; one absent: possible."""
     needed = [link.status for link in links if link.link <= 4]
-    if needed == ["present"] * 4 and not doubts:
+    if needed == ["present"] * 4 and not doubts and not any(_is_weak(link) for link in links):
         return "proved"
     return "possible" if "absent" in needed else "likely"
+
+
+def _is_weak(link: Link) -> bool:
+    """Whether it rests on what counts or tells of kills without showing this one: enough for likely, never for more."""
+    return link.rung == "cgroup_counters" or (link.link == 1 and link.rung in {"kernel_log", "proc"})
 
 
 def doubt_caveats(doubts: Sequence[str]) -> tuple[str, ...]:
@@ -72,14 +77,16 @@ def belongs(story: Story, identity: ProcessId, name: str = "it is yours") -> Lin
     evidence = tuple(
         e.seq for m in (story.tree.chain(identity) or ()) for e in (m.fork, m.seen[-1] if m.seen else None) if e
     )
+    status: Status = "present"
+    rung: Rung | None = "bpf" if member is not None and member.claimed else "proc"
     if line is not None and not story.tree.forks_recorded(identity):
-        statement = f"{line}, as seen in /proc: its forks were not recorded"
-        return Link(link=3, name=name, status="not_observed", statement=statement, evidence=evidence)
-    if line is not None:
-        if identity == story.tree.root:
-            line += " (the job itself)"
-        return Link(link=3, name=name, status="present", statement=line, evidence=evidence)
-    if member is not None and member.claimed:
+        status, rung, statement = "not_observed", "proc", f"{line}, as seen in /proc: its forks were not recorded"
+    elif line is not None:
+        statement = f"{line} (the job itself)" if identity == story.tree.root else line
+    elif member is not None and member.claimed:
+        status, evidence = "not_observed", ()
         statement = "the kernel's tree filter had it, but its line of forks from the job was not recorded in full"
-        return Link(link=3, name=name, status="not_observed", statement=statement)
-    return Link(link=3, name=name, status="absent", statement="it does not descend from the job")
+    else:
+        status, evidence, rung = "absent", (), "bpf" if story.watched("sched_process_fork") else None
+        statement = "it does not descend from the job"
+    return Link(link=3, name=name, status=status, statement=statement, evidence=evidence, rung=rung)

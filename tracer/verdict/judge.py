@@ -12,7 +12,7 @@ from tracer.verdict.deaths import Death
 from tracer.verdict.first import first_failure
 from tracer.verdict.incident import TRAINING_ROLES, Case, Finding
 from tracer.verdict.model import Collateral, Job, Report, Verdict
-from tracer.verdict.rules import exited, host_oom, signals
+from tracer.verdict.rules import counted, exited, host_oom, signals
 from tracer.verdict.story import Story
 from tracer.verdict.timeline import build
 
@@ -31,14 +31,19 @@ def judge(events: Iterable[AnyEvent], *, recording: str | None = None) -> Report
     """
     case = Case(Story(events))
     end = exited.find(case)
-    findings = sorted([*host_oom.find(case), *signals.find(case)], key=lambda f: (f.at_ns, f.ids))
+    counts = list(counted.find(case))
+    meant = {identity for finding in counts for identity in finding.ids}
+    # That somebody sent a SIGKILL, unseen, is no news beside the count that tells of one.
+    ended = [f for f in signals.find(case) if f.incident.cause != "inconclusive" or not set(f.ids) <= meant]
+    findings = sorted([*host_oom.find(case), *counts, *ended], key=lambda f: (f.at_ns, f.ids))
     primary = first_failure(case, findings, end)
     collateral, downed = _collateral(case, primary)
+    covered = downed if _of_nobody_known(primary) else downed | set(primary.ids)
     # What went down because of the primary incident is told there, not as an incident of its own.
     others = [
         f
         for f in findings
-        if f is not primary and f.kind in {"oom", "death"} and not set(f.ids) <= downed | set(primary.ids)
+        if f is not primary and f.kind in {"oom", "death"} and (not set(f.ids) <= covered or _of_nobody_known(f))
     ]
     told = msgspec.structs.replace(
         primary, incident=msgspec.structs.replace(primary.incident, collateral=tuple(collateral))
@@ -49,8 +54,14 @@ def judge(events: Iterable[AnyEvent], *, recording: str | None = None) -> Report
         incidents=tuple(f.incident for f in ordered),
         job=_job(case),
         caveats=_caveats(case, ordered),
+        watched_by=case.story.watched_by,
     )
     return Report(verdict=verdict, timeline=build(case, told, downed), recording=recording)
+
+
+def _of_nobody_known(finding: Finding) -> bool:
+    """Whether somebody was killed for want of memory and it cannot be said who: then it explains no other end."""
+    return finding.kind == "oom" and not finding.incident.victims
 
 
 def _collateral(case: Case, primary: Finding) -> tuple[list[Collateral], set[ProcessId]]:

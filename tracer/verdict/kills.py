@@ -31,7 +31,7 @@ from tracer.events import (
     process_id,
 )
 from tracer.units import NS_PER_S
-from tracer.verdict.model import Status
+from tracer.verdict.model import Rung, Status
 from tracer.verdict.story import Story
 
 SIGKILL = 9
@@ -70,6 +70,11 @@ class Kill(msgspec.Struct, frozen=True, kw_only=True):
     """It shares this victim's memory map (as the signal suggests)."""
     group_member: bool = False
     """Killed because memory.oom.group is set above it."""
+
+    @property
+    def rung(self) -> Rung:
+        """What link 1 rests on."""
+        return "kernel_log" if self.mark is None and self.signal is None else "bpf"
 
     @property
     def evidence(self) -> tuple[int, ...]:
@@ -171,6 +176,9 @@ def _judge_bracket(
         return "absent", "marked by the OOM killer when it had a SIGKILL already or was exiting: not a kill"
     if signal is not None and in_kill_path:
         return "present", "SIGKILL and OOM mark in one step of the kernel's OOM killer"
+    if signal is not None and in_kill_path is None and logged is not None:
+        # __oom_kill_process() alone prints that line (4.18 to 7.x), just after the signal and the mark.
+        return "present", "SIGKILL by the kernel and an OOM mark in one context, and the kernel's log calls it a kill"
     if signal is not None and in_kill_path is None:
         return "not_observed", "SIGKILL by the kernel and an OOM mark, but the kernel stack was not observed"
     if in_kill_path:

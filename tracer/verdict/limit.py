@@ -8,12 +8,14 @@ import msgspec
 from tracer.events import CgroupSample, OomLevel, PressureSample
 from tracer.units import NS_PER_S, format_bytes, format_duration, format_limit, has_limit
 from tracer.verdict.kills import Kill
-from tracer.verdict.model import Cause, Level, Limit, Status
+from tracer.verdict.model import Cause, Level, Limit, Rung, Status
 from tracer.verdict.owner import find_owner, memsw
 from tracer.verdict.story import Story
 
 PRESSURE_NEAR_NS = 10 * NS_PER_S
 """Short of memory the samples themselves have to wait."""
+ENOUGH = 0.1
+"""Of the machine's memory: with so much available it was not the machine that ran out."""
 SYSRQ_ORDER = -1
 
 CONSTRAINT_NAMES = {0: "CONSTRAINT_NONE", 1: "CONSTRAINT_CPUSET", 2: "CONSTRAINT_MEMORY_POLICY", 3: "CONSTRAINT_MEMCG"}
@@ -34,6 +36,7 @@ class Shortage(msgspec.Struct, frozen=True, kw_only=True):
     limit: Limit
     evidence: tuple[int, ...] = ()
     caveats: tuple[str, ...] = ()
+    rung: Rung | None = None
 
 
 def find_shortage(story: Story, kill: Kill) -> Shortage:
@@ -42,10 +45,14 @@ def find_shortage(story: Story, kill: Kill) -> Shortage:
     if _by_operator(kill):
         limit = Limit(constraint=_constraint(kill), chain=chain)
         statement = "an operator asked for it (sysrq-f): the host need not be out of memory"
-        return Shortage(cause="operator_oom", status="present", statement=statement, limit=limit)
+        return Shortage(cause="operator_oom", status="present", statement=statement, limit=limit, rung="bpf")
     constraint = _constraint(kill)
     if constraint == "CONSTRAINT_MEMCG":
         return _memcg(story, kill, chain)
+    if constraint is None and kill.frames is None and _enough_elsewhere(story, kill):
+        found = _memcg(story, kill, chain)
+        if found.status == "present":  # only one limit can be meant, but that it was a limit is not the kernel's word
+            return msgspec.structs.replace(found, status="not_observed")
     return _machine(story, kill, constraint, chain)
 
 
@@ -95,6 +102,7 @@ def _memcg(story: Story, kill: Kill, chain: tuple[Level, ...]) -> Shortage:
         limit=limit,
         evidence=tuple(e.seq for e in (*kill.levels, kill.logged_decision) if e is not None),
         caveats=owner.caveats,
+        rung="bpf" if kill.levels or kill.frames or kill.decision else "kernel_log",
     )
 
 
@@ -157,9 +165,7 @@ def _others(chain: Sequence[Level]) -> str:
 
 
 def _machine(story: Story, kill: Kill, constraint: str | None, chain: tuple[Level, ...]) -> Shortage:
-    # Never one from after the kill: by then the victim's memory is free again, and speaks against the truth.
-    before = [p for p in story.of(PressureSample) if 0 <= kill.at_ns - p.ts_ns <= PRESSURE_NEAR_NS]
-    pressure = before[-1] if before else None
+    pressure = _pressure_before(story, kill)
     limit = Limit(
         constraint=constraint,
         chain=chain,
@@ -170,14 +176,38 @@ def _machine(story: Story, kill: Kill, constraint: str | None, chain: tuple[Leve
     memory = f"; {_memory(pressure, kill.at_ns)}" if pressure else ""
     if constraint is None:
         statement = f"which limit ran out was not observed{memory}"
-        return Shortage(cause="host_oom_unknown_scope", status="not_observed", statement=statement, limit=limit)
+        rung: Rung | None = "proc" if pressure else None
+        return Shortage(
+            cause="host_oom_unknown_scope", status="not_observed", statement=statement, limit=limit, rung=rung
+        )
     what = {
         "CONSTRAINT_NONE": "the whole machine was out of memory",
         "CONSTRAINT_CPUSET": "the memory nodes of its cpuset were full",
         "CONSTRAINT_MEMORY_POLICY": "the memory nodes of its memory policy were full",
     }[constraint]
     evidence = tuple(e.seq for e in (kill.decision, kill.logged_decision, pressure) if e is not None)
-    return Shortage(cause=CAUSES[constraint], status="present", statement=what + memory, limit=limit, evidence=evidence)
+    return Shortage(
+        cause=CAUSES[constraint],
+        status="present",
+        statement=what + memory,
+        limit=limit,
+        evidence=evidence,
+        rung="bpf" if kill.decision is not None and kill.decision.constraint is not None else "kernel_log",
+    )
+
+
+def _enough_elsewhere(story: Story, kill: Kill) -> bool:
+    """Whether the machine itself had memory when it was last looked at."""
+    pressure = _pressure_before(story, kill)
+    if pressure is None or not pressure.mem_total_bytes or pressure.mem_available_bytes is None:
+        return False
+    return pressure.mem_available_bytes >= ENOUGH * pressure.mem_total_bytes
+
+
+def _pressure_before(story: Story, kill: Kill) -> PressureSample | None:
+    # Never one from after the kill: by then the victim's memory is free again, and speaks against the truth.
+    before = [p for p in story.of(PressureSample) if 0 <= kill.at_ns - p.ts_ns <= PRESSURE_NEAR_NS]
+    return before[-1] if before else None
 
 
 def _memory(pressure: PressureSample, at_ns: int) -> str:

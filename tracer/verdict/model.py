@@ -34,6 +34,9 @@ Cause = Literal[
 Strength = Literal["proved", "likely", "possible"]
 """proved: links 1 to 4 present and nothing lost in the window; likely: one not observed; possible: hints."""
 Status = Literal["present", "absent", "not_observed"]
+Rung = Literal["bpf", "kernel_log", "cgroup_counters", "proc", "wait_status"]
+"""What a statement rests on, strongest first: programs in the kernel, its own log, counts of a memory cgroup (or the
+machine), /proc, what `waitpid` told."""
 Role = Literal["launcher", "rank", "dataloader_worker", "auxiliary", "helper", "job", "outside"]
 SenderKind = Literal["kernel", "daemon", "launcher", "self", "job", "outside"]
 """launcher: an ancestor within the tree; job: another process of the tree; self: the very process that died."""
@@ -129,6 +132,8 @@ class Link(Struct, frozen=True, kw_only=True):
     statement: str
     evidence: tuple[int, ...] = ()
     """`seq` of events in the recording."""
+    rung: Rung | None = None
+    """What the statement rests on; of several the strongest. `None`: nothing was observed."""
 
 
 class Mechanism(Struct, frozen=True, kw_only=True):
@@ -206,6 +211,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
     job: Job | None = None
     caveats: tuple[str, ...] = ()
     """What holds for the whole recording: losses, what was not watched."""
+    watched_by: tuple[str, ...] = ()
+    """What watched, strongest first: `BPF (raw tracepoints)`, `kernel log`, `cgroup v1 files`, `/proc`."""
 
 
 EntryKind = Literal["start", "memory", "reclaim", "oom", "mark", "signal", "kill", "exit", "gone", "log", "note"]

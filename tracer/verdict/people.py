@@ -205,7 +205,8 @@ def _ns_pids(story: Story, identity: ProcessId, mark: OomMark | None) -> tuple[i
 def _last_sample(member: Member) -> ProcessSample | None:
     """Of the program that it was in the end: what was sampled before an exec was another one's memory."""
     begun_ns = member.execs[-1].ts_ns if member.execs else 0
-    last = member.samples[-1] if member.samples else None
+    # One that is dead holds nothing any more.
+    last = next((sample for sample in reversed(member.samples) if sample.rss_anon_bytes is not None), None)
     return last if last is not None and last.ts_ns >= begun_ns else None
 
 

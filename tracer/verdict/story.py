@@ -11,6 +11,7 @@ from tracer.attribution.tree import Member, Tree
 from tracer.events import (
     AnyEvent,
     Armed,
+    CgroupSample,
     Clock,
     Disarmed,
     Event,
@@ -22,6 +23,8 @@ from tracer.events import (
     Note,
     OomLevel,
     ProcessId,
+    ProcessSample,
+    ProcessSeen,
     SignalSent,
     TracerPlaced,
     process_id,
@@ -192,7 +195,7 @@ class Story:
         found += [
             f"Not watched: {h.hook}{f' ({h.why_not})' if h.why_not else ''}."
             for name, h in self.hooks.items()
-            if not h.attached and name in (*KILL_HOOKS, "sched_process_fork", "kmsg")
+            if not h.attached and name in (*KILL_HOOKS, "sched_process_fork", "kmsg", "kallsyms")
         ]
         if self.pids_differ:
             found.append(
@@ -212,6 +215,22 @@ class Story:
             found.append(f"{untrusted} log records may be forged and were not counted as evidence.")
         found += [e.text for e in self.of(Note)]
         return tuple(dict.fromkeys(found))
+
+    @cached_property
+    def watched_by(self) -> tuple[str, ...]:
+        """What watched, in words, strongest first."""
+        found = []
+        if self.of(Armed):
+            kinds = {h.hook.rpartition(":")[0].replace("_", " ") for h in self.hooks.values() if h.attached}
+            found.append(f"BPF ({', '.join(f'{kind}s' for kind in sorted(kinds - {''}, reverse=True))})")
+        if "kmsg" in self.hooks and self.hooks["kmsg"].attached:
+            found.append("kernel log")
+        if any(sample.usage_bytes is not None for sample in self.of(CgroupSample)):
+            version = self.header.cgroup_version if self.header is not None else None
+            found.append(f"cgroup v{version} files" if version is not None else "cgroup files")
+        if bool(self.of(ProcessSample)) or bool(self.of(ProcessSeen)):
+            found.append("/proc")
+        return tuple(found)
 
     def is_ours(self, tgid: int, start_ns: int) -> bool:
         """Whether the process is of the job: by recorded forks, or by the kernel's tree filter.

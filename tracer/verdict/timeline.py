@@ -13,6 +13,7 @@ from tracer.events import (
 )
 from tracer.units import MIB, NS_PER_S, format_bytes, format_duration
 from tracer.verdict import growth, people
+from tracer.verdict.counters import rises
 from tracer.verdict.deaths import Death, signal_name
 from tracer.verdict.folding import folded
 from tracer.verdict.incident import TRAINING_ROLES, Case, Finding
@@ -41,6 +42,7 @@ def build(case: Case, primary: Finding, downed: set[ProcessId]) -> tuple[Entry, 
         *_signals(case, primary, downed),
         *_exits(case, primary, downed),
         *_gone(case, primary),
+        *_counted(case, primary),
     ]
     ordered = sorted(entries, key=lambda e: (e.at_ns, e.kind != "memory", e.who))
     return tuple(_thinned(folded(ordered)))
@@ -335,7 +337,7 @@ def _tidied_up(case: Case, primary: Finding, death: Death) -> bool:
 
 def _gone(case: Case, primary: Finding) -> Iterable[Entry]:
     for member in case.story.tree.members.values():
-        if member.gone is not None and member.exit is None:
+        if member.gone is not None and case.death(member.id) is None:
             yield _entry(
                 primary,
                 member.gone.ts_ns,
@@ -345,3 +347,13 @@ def _gone(case: Case, primary: Finding) -> Iterable[Entry]:
                 pid=member.id.tgid,
                 evidence=(member.gone.seq,),
             )
+
+
+def _counted(case: Case, primary: Finding) -> Iterable[Entry]:
+    """Rises of the count of OOM kills, where nothing better was watched."""
+    if case.story.watched("mark_victim", "signal_generate"):
+        return
+    for rise in rises(case.story):
+        who = "machine" if rise.cgroup is None else "cgroup"
+        text = f"its count of OOM kills rose by {rise.kills}"
+        yield _entry(primary, rise.to_ns, "oom", who, text, outside=rise.cgroup is None, evidence=rise.evidence)

@@ -74,7 +74,8 @@ def test_of_two_signals_the_newest_before_the_mark_counts() -> None:
     ("result", "frames", "logged", "status", "words"),
     [
         (0, KILL_STACK, False, "present", "in one step"),
-        (0, None, True, "not_observed", "stack was not observed"),
+        (0, None, True, "present", "log calls it a kill"),
+        (0, None, False, "not_observed", "stack was not observed"),
         (0, DYING_STACK, True, "not_observed", "log says"),
         (0, DYING_STACK, False, "absent", "already dying"),
         (2, KILL_STACK, True, "absent", "had a SIGKILL already"),

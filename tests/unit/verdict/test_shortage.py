@@ -315,3 +315,32 @@ def test_the_logs_figures_are_told_only_where_no_level_was_recorded() -> None:
 
     assert "limit of /run-7f3: 5 MiB of 6 MiB; named in the kernel's log" == found.statement
     assert "5 MiB" not in find_shortage(Story(scene.events), kill).statement
+
+
+@pytest.mark.parametrize(
+    ("available_mib", "cause"),
+    [
+        (900, "host_oom_cgroup"),
+        (103, "host_oom_cgroup"),
+        (102, "host_oom_unknown_scope"),
+        (None, "host_oom_unknown_scope"),
+    ],
+)
+def test_without_names_and_log_the_only_limit_that_was_reached_is_told_where_the_machine_had_memory(
+    available_mib: int | None, cause: str
+) -> None:
+    scene = begun()
+    if available_mib is not None:
+        scene.pressure(available_mib * MIB)
+    found = shortage(killed(None, (0, "job", FULL), (1, "", FREE), scene=scene))
+
+    assert (cause, "not_observed") == (found.cause, found.status)
+    assert ("bpf" if cause == "host_oom_cgroup" else "proc" if available_mib else None) == found.rung
+
+
+def test_without_names_and_log_a_limit_that_may_be_one_of_two_is_not_told() -> None:
+    scene = begun()
+    scene.pressure(900 * MIB)
+    found = shortage(killed(None, (0, "job", FREE), (1, "", FREE), scene=scene))
+
+    assert "host_oom_unknown_scope" == found.cause

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from tracer.verdict import people
+from tracer.verdict.counters import counts_were_read, rises
 from tracer.verdict.deaths import Death
 from tracer.verdict.incident import Case, Finding, belongs, doubt_caveats, strength
 from tracer.verdict.kills import SIGKILL
@@ -79,9 +80,10 @@ def _summary(case: Case, death: Death, how: str, doubts: Sequence[str]) -> str:
 
 def _by_itself(death: Death) -> Link:
     if death.signal:
-        return Link(link=1, name="it ended", status="present", statement=death.status, evidence=death.evidence)
-    statement = f"exit with status {death.code}, not by a signal"
-    return Link(link=1, name="it ended by itself", status="present", statement=statement, evidence=death.evidence)
+        name, statement = "it ended", death.status
+    else:
+        name, statement = "it ended by itself", f"exit with status {death.code}, not by a signal"
+    return Link(link=1, name=name, status="present", statement=statement, evidence=death.evidence, rung=death.rung)
 
 
 def _nothing_killed(case: Case, doubts: Sequence[str]) -> Link:
@@ -89,18 +91,27 @@ def _nothing_killed(case: Case, doubts: Sequence[str]) -> Link:
     ours = [k for k in case.kills.kills if case.story.is_ours(k.id.tgid, k.start_ns)]
     if ours:
         statement = f"the kernel killed {len(ours)} processes of the job for want of memory"
-        return Link(link=2, name=name, status="absent", statement=statement, evidence=ours[0].evidence)
+        return Link(
+            link=2, name=name, status="absent", statement=statement, evidence=ours[0].evidence, rung=ours[0].rung
+        )
     if not case.story.watched_from_start(*HOOKS):
-        return Link(link=2, name=name, status="not_observed", statement="OOM kills were not watched from start to end")
+        statement = "OOM kills were not watched from start to end"
+        if not counts_were_read(story := case.story):
+            return Link(link=2, name=name, status="not_observed", statement=statement)
+        # Of the cgroup that the job began in; it may have made others.
+        statement += "; the job's cgroup counted " + ("some" if rises(story) else "none")
+        return Link(link=2, name=name, status="not_observed", statement=statement, rung="cgroup_counters")
     if doubts:
-        return Link(link=2, name=name, status="not_observed", statement=f"not certain: {doubts[0]}")
-    return Link(link=2, name=name, status="present", statement="no OOM kill in the job from its start to its end")
+        return Link(link=2, name=name, status="not_observed", statement=f"not certain: {doubts[0]}", rung="bpf")
+    statement = "no OOM kill in the job from its start to its end"
+    return Link(link=2, name=name, status="present", statement=statement, rung="bpf")
 
 
 def _waited(death: Death) -> Link:
     name = "its status is known"
     if death.ended is None:
-        return Link(link=4, name=name, status="present", statement="seen by the kernel", evidence=death.evidence)
+        statement = "seen by the kernel" if death.exit is not None else "seen in /proc, before anyone waited for it"
+        return Link(link=4, name=name, status="present", statement=statement, evidence=death.evidence, rung=death.rung)
     agrees = death.waits_agree
     statement = "its parent's wait agrees" if agrees else f"its parent's wait says otherwise ({death.ended.status:#x})"
     return Link(
@@ -109,6 +120,7 @@ def _waited(death: Death) -> Link:
         status="present" if agrees else "absent",
         statement=statement,
         evidence=(death.ended.seq,),
+        rung="wait_status",
     )
 
 

@@ -66,10 +66,10 @@ def _finding(case: Case, shots: list[_Shot]) -> Finding:
     doubts = story.doubts(kill.at_ns, death.at_ns if death else kill.at_ns)
     links = (
         _killed(case, kill, shortage),
-        _ran_out(shortage),
+        ran_out(shortage),
         belongs(story, kill.id),
         _died(case, kill),
-        _not_cuda(case),
+        not_cuda(),
     )
     sure = strength(links, doubts)
     found = growth.growths(story, kill.at_ns, [s.kill for s in shots])
@@ -132,8 +132,16 @@ def _killed(case: Case, kill: Kill, shortage: Shortage) -> Link:
         mark = kill.mark
         who = "it" if mark.trigger_tgid == kill.id.tgid else f"{mark.trigger_comm!r} ({mark.trigger_tgid})"
         when = "at an operator's request" if shortage.cause == "operator_oom" else f"while {who} was allocating"
-        statement = f"SIGKILL and OOM mark in one step of the OOM killer, {when}{_log_text(case, kill)}"
-    return Link(link=1, name="the kernel killed it", status=kill.status, statement=statement, evidence=kill.evidence)
+        step = "in one step of the OOM killer" if kill.frames is not None else "in one context"
+        statement = f"SIGKILL and OOM mark {step}, {when}{_log_text(case, kill)}"
+    return Link(
+        link=1,
+        name="the kernel killed it",
+        status=kill.status,
+        statement=statement,
+        evidence=kill.evidence,
+        rung=kill.rung,
+    )
 
 
 def _log_text(case: Case, kill: Kill) -> str:
@@ -158,13 +166,15 @@ _COUNTER_SLACK_BYTES = 4 << 20
 """Other threads of the victim go on faulting between the mark and the log line."""
 
 
-def _ran_out(shortage: Shortage) -> Link:
+def ran_out(shortage: Shortage) -> Link:
+    """Link 2: what ran out."""
     return Link(
         link=2,
         name="memory ran out",
         status=shortage.status,
         statement=shortage.statement,
         evidence=shortage.evidence,
+        rung=shortage.rung,
     )
 
 
@@ -172,8 +182,8 @@ def _died(case: Case, kill: Kill) -> Link:
     name = "it died of that"
 
     def link(status: Status, statement: str) -> Link:
-        death = case.death(kill.id)
-        return Link(link=4, name=name, status=status, statement=statement, evidence=death.evidence if death else ())
+        evidence, rung = (death.evidence, death.rung) if death is not None else ((), None)
+        return Link(link=4, name=name, status=status, statement=statement, evidence=evidence, rung=rung)
 
     death = case.death(kill.id)
     if death is None:
@@ -193,8 +203,7 @@ def _died(case: Case, kill: Kill) -> Link:
     return link("present", f"exit by signal 9 after {format_duration(max(after_ns, 0))}{waited}")
 
 
-def _not_cuda(case: Case) -> Link:
+def not_cuda() -> Link:
     """GPU calls are not watched by this version: nothing may be claimed."""
-    del case
     statement = "GPU calls were not watched: this speaks of host RAM alone"
     return Link(link=5, name="not CUDA", status="not_observed", statement=statement)

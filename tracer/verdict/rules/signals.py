@@ -4,10 +4,11 @@
 from collections.abc import Iterable
 
 from tracer.verdict import people
+from tracer.verdict.counters import counts_were_read, rises
 from tracer.verdict.deaths import CRASH_SIGNALS, SIGTERM, Death, signal_name
 from tracer.verdict.incident import Case, Finding, belongs, doubt_caveats, strength
 from tracer.verdict.kills import SIGKILL, is_kernel_kill_signal
-from tracer.verdict.model import Cause, Incident, Link, Sender, Status
+from tracer.verdict.model import Cause, Incident, Link, Rung, Sender, Status
 
 SIGNAL_HOOK = "signal_generate"
 HOOKED_SIGNALS = frozenset({SIGKILL, SIGTERM, 6, 7, 11})
@@ -94,7 +95,8 @@ def _sent(case: Case, death: Death) -> Link:
 
     def link(status: Status, statement: str) -> Link:
         evidence = (by.seq,) if by is not None else ()
-        return Link(link=1, name="the signal", status=status, statement=statement, evidence=evidence)
+        rung: Rung | None = "bpf" if by is not None else death.rung if status == "present" else None
+        return Link(link=1, name="the signal", status=status, statement=statement, evidence=evidence, rung=rung)
 
     if by is None:
         if death.signal in HOOKED_SIGNALS | CRASH_SIGNALS:
@@ -122,22 +124,31 @@ def _not_oom(case: Case, death: Death) -> Link:
     marked = death.exit is not None and death.exit.oom_marked
     status: Status = "present"
     if not (case.story.watched("mark_victim", SIGNAL_HOOK) and case.story.follows_job):
-        status, statement = "not_observed", "the kernel's OOM killer was not watched"
-    elif case.was_dying(death.id) or (marked and death.by is not None and not is_kernel_kill_signal(death.by)):
+        return _counted_none(case, name)
+    if case.was_dying(death.id) or (marked and death.by is not None and not is_kernel_kill_signal(death.by)):
         statement = "the OOM killer marked it when it was dying already; it did not kill it"
     elif marked:
         status, statement = "not_observed", "it was marked by the OOM killer, and how was not seen"
     else:
         statement = "the OOM killer neither killed nor marked it"
-    return Link(link=2, name=name, status=status, statement=statement)
+    return Link(link=2, name=name, status=status, statement=statement, rung="bpf")
+
+
+def _counted_none(case: Case, name: str) -> Link:
+    """Without BPF: what the count of the job's cgroup says."""
+    statement = "the kernel's OOM killer was not watched"
+    if not counts_were_read(case.story) or rises(case.story):
+        return Link(link=2, name=name, status="not_observed", statement=statement)
+    statement = "its cgroup counted no OOM kill"
+    return Link(link=2, name=name, status="not_observed", statement=statement, rung="cgroup_counters")
 
 
 def _died(death: Death) -> Link:
     waited = "; its parent's wait says the same" if death.ended is not None else ""
     status: Status = "present" if death.waits_agree else "absent"
     statement = f"{death.status}{waited}" if death.waits_agree else "its parent's wait says otherwise"
-    evidence = tuple(e.seq for e in (death.exit, death.ended) if e is not None)
-    return Link(link=4, name="it died of that", status=status, statement=statement, evidence=evidence)
+    evidence = tuple(e.seq for e in (death.exit, death.ended, death.zombie) if e is not None)
+    return Link(link=4, name="it died of that", status=status, statement=statement, evidence=evidence, rung=death.rung)
 
 
 def _handled_sigterm(case: Case) -> Iterable[Finding]:
@@ -156,6 +167,7 @@ def _handled_sigterm(case: Case) -> Iterable[Finding]:
             status="present",
             statement=f"SIGTERM from {people.sender_text(story, signal)}",
             evidence=(signal.seq,),
+            rung="bpf",
         ),
         _not_oom(case, death),
         belongs(story, death.id),
@@ -165,6 +177,7 @@ def _handled_sigterm(case: Case) -> Iterable[Finding]:
             status="not_observed",
             statement=f"it exited with status {death.code} afterwards; that it did so because of the signal is likely",
             evidence=death.evidence,
+            rung=death.rung,
         ),
     )
     incident = Incident(

@@ -87,7 +87,10 @@ def write_proof(page: Page, links: tuple[Link, ...]) -> None:
         lead = Text.styled(pad(marks[link.status], mark_room), _STATUS_STYLES[link.status])
         lead.append(f" {link.link:>{number_room}} ", "dim").append(page.short(link.name, name_room))
         indent = mark_room + 1 + number_room + 1 + name_room + 2
-        page.hang(lead, Text(page.tame(link.statement, indent=INDENT + indent)), indent=indent)
+        body = Text(page.tame(link.statement, indent=INDENT + indent))
+        if link.rung is not None:
+            body.append(f" [{words.RUNGS[link.rung]}]", "dim")
+        page.hang(lead, body, indent=indent)
 
 
 def write_chain(page: Page, incident: Incident) -> None:
@@ -161,6 +164,8 @@ def write_footer(page: Page, report: Report) -> None:
     job = words.job(report.verdict.job) if report.verdict.job is not None else ""
     if job:
         _fact(page, "job", page.short(job, 3 * (page.width - INDENT - _LABEL)))
+    if report.verdict.watched_by:
+        _fact(page, "watched", ", ".join(report.verdict.watched_by))
     if report.recording:
         _fact(page, "recorded", report.recording, shortened=False)
 

@@ -5,7 +5,7 @@ import re
 import shlex
 
 from tracer.units import format_bytes, format_duration, format_limit
-from tracer.verdict.model import Cause, Incident, Job, Level, Process, Role, Sender, SenderKind
+from tracer.verdict.model import Cause, Incident, Job, Level, Process, Role, Rung, Sender, SenderKind
 
 UNKNOWN = "?"
 
@@ -30,6 +30,15 @@ HEADLINES: dict[Cause, str] = {
     "inconclusive": "What ended the job was not observed",
 }
 """For an incident that brings no headline of its own."""
+
+RUNGS: dict[Rung, str] = {
+    "bpf": "BPF",
+    "kernel_log": "log",
+    "cgroup_counters": "counters",
+    "proc": "/proc",
+    "wait_status": "wait",
+}
+"""What a link rests on, in a word."""
 
 _ROLES: dict[Role, str] = {
     "launcher": "launcher",
