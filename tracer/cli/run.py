@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TextIO
 
 from tracer.cli.console import look_of, try_to_say, write
@@ -48,7 +48,7 @@ class _Files:
 
 
 def is_root() -> bool:
-    """Whether the kernel can be watched, and the job be started as whoever called."""
+    """Whether the job can be started as whoever called."""
     return os.geteuid() == 0
 
 
@@ -56,7 +56,8 @@ class RunCommand:
     """Run a job under watch, and say what became of it.
 
     The job keeps its own output, terminal and exit status, and runs as the user who called sudo. The
-    report goes to standard error when the job has ended. Needs root.
+    report goes to standard error when the job has ended. Without root it does what it may: a kill is
+    then likely at most, by the kernel's log and the counts of the job's cgroup.
     """
 
     name = "run"
@@ -99,13 +100,10 @@ class RunCommand:
             memory_bytes=None if args.memory_max is None else _sensible(parse_size(args.memory_max)),
             swap_bytes=None if args.swap_max is None else parse_size(args.swap_max),
         )
-        if not is_root():
-            again = f'sudo "$(command -v oomtrace)" {shlex.join(args.words)}'
-            raise PermissionDenied("cannot watch the kernel", need=f"root: {again}")
         lost = astray(args.words, argv, args.program.children.choices[self.name])
         if lost is not None:
             try_to_say(lost)
-        caller = find_caller(os.environ)
+        caller = find_caller(os.environ) if is_root() else _ourselves()
         if args.user is not None:
             caller = find_user(args.user, caller, os.environ)
         with contextlib.ExitStack() as stack:
@@ -142,7 +140,7 @@ class _Run:
             # Until the job runs, a failure leaves no file behind.
             undo = stack.enter_context(contextlib.ExitStack())
             undo.callback(writer.discard)
-            sources = stack.enter_context(open_sources(need_kernel=self._args.require_bpf))
+            sources = self._opened_sources(stack)
             cgroup = self._cgroup(hierarchy, limits)
             try:
                 outcome = Pipeline(self._plan(cgroup, hierarchy, sources), sources, writer).run()
@@ -174,26 +172,49 @@ class _Run:
         try_to_say(f"{command}: {failure.why(self._argv[0])}", next_command=not_a_job(self._argv))
 
     def _recording(self, header: Header) -> RecordingWriter:
-        target = self._args.record
+        target, caller = self._args.record, self._caller
         if target == "-":
             return RecordingWriter.anonymous(header)
-        if target is None:
-            target = f"oomtrace-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.oomtrace"
-        caller = self._caller
+        name = target or f"oomtrace-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.oomtrace"
         try:
-            return RecordingWriter.create(target, header, uid=caller.uid, gid=caller.gid, groups=caller.groups)
+            return RecordingWriter.create(name, header, uid=caller.uid, gid=caller.gid, groups=caller.groups)
+        except (PermissionDenied, InputError) as error:
+            if target is not None:
+                raise
+            elsewhere = f"--record FILE, in a folder that user {caller.uid} can write in"
+            try_to_say(f"no recording is kept: {error}; for one in another place: {elsewhere}")
+            return RecordingWriter.anonymous(header)
+
+    def _opened_sources(self, stack: contextlib.ExitStack) -> Sources:
+        try:
+            return stack.enter_context(open_sources(need_kernel=self._args.require_bpf))
         except PermissionDenied as error:
-            whose = f"a folder that user {caller.uid} can write in: --record FILE (`--record -` keeps none)"
-            raise PermissionDenied(error.what, need=whose) from error
+            if is_root():
+                raise
+            raise PermissionDenied(error.what, need=f"{error.need}: {self._again}") from error
+
+    @property
+    def _again(self) -> str:
+        """The same with all rights."""
+        return f'sudo "$(command -v oomtrace)" {shlex.join(self._args.words)}'
 
     def _cgroup(self, hierarchy: Hierarchy | None, limits: Limits) -> JobCgroup | None:
         if limits == Limits() or hierarchy is None:
             return None
-        return make_cgroup(hierarchy, secrets.token_hex(4), limits)
+        try:
+            return make_cgroup(hierarchy, secrets.token_hex(4), limits)
+        except CgroupUnavailable as error:
+            if is_root():
+                raise
+            raise PermissionDenied(f"no limit can be set: {error}", need=f"root: {self._again}") from error
 
     def _plan(self, cgroup: JobCgroup | None, hierarchy: Hierarchy | None, sources: Sources) -> Plan:
         if sources.kernel is None:
             try_to_say(f"the kernel cannot be watched, so there will be no proof: {sources.why_no_kernel}")
+            if not is_root():
+                try_to_say(f"a kill is likely at most, by {_left_of(sources)}; for a proof: {self._again}")
+        elif sources.why_no_symbols is not None:
+            try_to_say(f"stacks of the kernel will have no names: {sources.why_no_symbols}")
         if cgroup is None and hierarchy is not None:
             group = shares_group_kill(hierarchy)
             if group is not None:
@@ -244,6 +265,18 @@ def _tell_of_trouble(writer: RecordingWriter) -> None:
     if trouble is not None and writer.path is not None:
         lost = f"; {trouble.lost} event(s) are missing in it" if trouble.lost else ""
         try_to_say(f"the recording {writer.path} could not be written as it should: {trouble.why}{lost}")
+
+
+def _ourselves() -> Caller:
+    """Without root nobody else's identity can be given to the job, whoever stands behind a sudo."""
+    quiet = {name: value for name, value in os.environ.items() if name != "SUDO_UID"}
+    return replace(find_caller(quiet), environ=dict(os.environ))
+
+
+def _left_of(sources: Sources) -> str:
+    parts = ["the kernel's log"] if sources.log is not None else []
+    parts += [f"counts of cgroup v{sources.cgroups.version}"] if sources.cgroups.version is not None else []
+    return " and ".join([*parts, "what /proc shows"])
 
 
 def _hierarchy(*, needed: bool) -> Hierarchy | None:

@@ -10,7 +10,8 @@ import pytest
 
 from tests.unit.pipeline.stand_ins import sources
 from tracer.cli import main
-from tracer.errors import LoaderFailed, PermissionDenied
+from tracer.errors import CgroupUnavailable, InputError, LoaderFailed, PermissionDenied
+from tracer.job.cgroup import Hierarchy
 from tracer.job.identity import find_caller
 
 
@@ -40,15 +41,73 @@ def recordings(folder):
     return sorted(path.name for path in folder.glob("*.oomtrace"))
 
 
-def test_without_root_it_says_which_command_to_use_and_runs_nothing(folder, monkeypatch, capsys):
-    monkeypatch.setattr("tracer.cli.run.is_root", lambda: False)
+AGAIN = "sudo \"$(command -v oomtrace)\" run {}-- touch 'a file'"
 
-    assert main(["run", "--", "touch", "a file"]) == 4
+
+@pytest.fixture
+def not_root(machine, monkeypatch):
+    """The same for one who is nobody in particular."""
+    monkeypatch.setattr("tracer.cli.run.is_root", lambda: False)
+    return machine
+
+
+def test_without_root_it_says_what_it_cannot_and_the_command_that_could_and_does_what_it_can(not_root, capfd):
+    assert main(["run", "--record", "-", "--", "touch", "a file"]) == 0
+
+    said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("oomtrace: ")]
+    assert len(said) == 2
+    assert "no proof: no BPF here" in said[0]
+    assert "likely at most, by counts of cgroup v2 and what /proc shows" in said[1]
+    assert AGAIN.format("--record - ") in said[1]
+    assert os.listdir(not_root) == ["a file"]
+
+
+def test_without_root_no_identity_is_changed_whoever_stands_behind_sudo(not_root, monkeypatch, capfd):
+    monkeypatch.setenv("SUDO_UID", "12345")
+
+    assert main(["run", "--record", "-", "--", "sh", "-c", "echo $SUDO_UID; id -u"]) == 0
+    assert capfd.readouterr().out == f"12345\n{os.getuid()}\n"
+
+
+def test_without_root_a_limit_that_cannot_be_set_starts_no_job_and_says_the_command(not_root, monkeypatch, capsys):
+    def refused(*_):
+        raise CgroupUnavailable("cannot make the memory cgroup /x: Permission denied")
+
+    monkeypatch.setattr("tracer.cli.run.find_hierarchy", lambda: Hierarchy(2, "/nowhere", "/", "/"))
+    monkeypatch.setattr("tracer.cli.run.make_cgroup", refused)
+    assert main(["run", "--memory-max", "64M", "--", "touch", "a file"]) == 4
 
     err = capsys.readouterr().err
-    assert "sudo \"$(command -v oomtrace)\" run -- touch 'a file'" in err
     assert err.count("\n") == 1
-    assert os.listdir(folder) == []
+    assert AGAIN.format("--memory-max 64M ") in err
+    assert os.listdir(not_root) == []
+
+
+def test_without_root_and_with_bpf_required_no_job_is_started(not_root, monkeypatch, capsys):
+    @contextlib.contextmanager
+    def refused(*, need_kernel):
+        raise PermissionDenied("cannot load BPF programs", need="root, or CAP_BPF and CAP_PERFMON")
+        yield
+
+    monkeypatch.setattr("tracer.cli.run.open_sources", refused)
+    assert main(["run", "--require-bpf", "--", "touch", "a file"]) == 4
+
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert AGAIN.format("--require-bpf ") in err
+    assert os.listdir(not_root) == []
+
+
+def test_in_a_folder_that_takes_no_file_the_job_runs_and_no_recording_is_kept(machine, monkeypatch, capfd):
+    def refused(name, *_, **__):
+        raise InputError("cannot be created: Read-only file system", path=name)
+
+    monkeypatch.setattr("tracer.cli.run.RecordingWriter.create", refused)
+
+    assert main(["run", "--", "sh", "-c", "exit 7"]) == 7
+    assert "no recording is kept: oomtrace-" in capfd.readouterr().err
+    assert main(["run", "--record", "a.rec", "--", "touch", "x"]) == 3
+    assert os.listdir(machine) == []
 
 
 @pytest.mark.parametrize(
