@@ -177,13 +177,19 @@ def test_a_user_can_be_named_by_number_and_under_sudo(person):
     assert job["environ"]["CONDA_PREFIX"] == str(person.conda)
 
 
-def test_a_folder_that_the_user_cannot_write_in_is_one_line_and_runs_nothing(person, tmp_path):
-    process = oomtrace_as_root(tmp_path, "--user", person.name, "--", "touch", f"{person.home}/started")
+def test_in_a_folder_that_the_user_cannot_write_in_no_recording_is_kept_and_one_that_was_asked_for_is_an_error(
+    person, tmp_path
+):
+    started = person.home / "started"
+    unasked = oomtrace_as_root(tmp_path, "--user", person.name, "--", "touch", started)
 
-    assert process.returncode == 4
-    assert process.stderr.count("\n") == 1
-    assert "--record FILE" in process.stderr
-    assert not (person.home / "started").exists()
+    assert unasked.returncode == 0
+    assert f"--record FILE, in a folder that user {person.uid} can write in" in unasked.stderr
+    started.unlink()
+    asked = oomtrace_as_root(tmp_path, "--user", person.name, "--record", "x.oomtrace", "--", "touch", started)
+    assert asked.returncode == 4
+    assert asked.stderr.startswith("oomtrace: cannot create x.oomtrace")
+    assert not started.exists()
 
 
 def test_a_folder_that_the_user_cannot_enter_is_told_and_the_job_still_starts_there(person, tmp_path):

@@ -220,7 +220,7 @@ def _counted(story: Story, rise: Rise, everyone: Sequence[Candidate], *, failed:
 
 def _logged(story: Story, rise: Rise) -> tuple[LoggedKill, ...]:
     """Kills in the job's own cgroup that the kernel's log tells of, exactly as many as were counted."""
-    if not rise.own or story.job is None:
+    if not rise.own or story.job is None or story.pids_differ:
         return ()
     inside = {
         d.tgid

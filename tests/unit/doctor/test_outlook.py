@@ -46,7 +46,8 @@ def expected(**changed):
         (("oom_decision",), "proved", "proved"),
         (("kernel_log",), "proved", "proved"),
         (("oom_decision", "kernel_log"), "proved", "likely"),
-        (("kernel_symbols",), "likely", "likely"),
+        (("kernel_symbols",), "proved", "proved"),
+        (("kernel_symbols", "kernel_log"), "likely", "likely"),
         (("bpf_programs", "oom_decision"), "likely", "likely"),
         (("bpf_programs", "oom_decision", "kernel_log"), "not_seen", "not_seen"),
         (("group_kill", "own_oom_score"), "likely", "likely"),
@@ -104,7 +105,7 @@ def test_an_answer_that_was_never_given_is_not_known():
 
 
 def test_the_links_are_those_of_the_rules_and_the_last_is_never_seen():
-    found = outlook(answers(kernel_symbols="no"), root=True, asker_is_root=True)
+    found = outlook(answers(kernel_symbols="no", kernel_log="no"), root=True, asker_is_root=True)
 
     for kill in found.kills:
         assert [link.status for link in kill.links] == ["not_observed", "present", "present", "present", "not_observed"]

@@ -249,8 +249,9 @@ def test_what_the_log_tells_is_not_told_again_by_the_count() -> None:
 
 
 def test_whom_nothing_saw_but_the_log_is_named_by_it_if_the_job_s_own_cgroup_counted_it() -> None:
-    def logged(*, own: bool = True, **more: Any) -> Incident:
+    def logged(*, own: bool = True, contained: bool = False, **more: Any) -> Incident:
         scene = alone(mib=2, log=True, own=own)
+        scene.items[0] = msgspec.structs.replace(scene.items[0], own_pid_namespace=contained)
         scene.log_decision(777, **more)
         scene.items[-1] = msgspec.structs.replace(scene.items[-1], task_memcg="/oomtrace/run-7f3")
         scene.log_kill(777, **more)
@@ -261,6 +262,8 @@ def test_whom_nothing_saw_but_the_log_is_named_by_it_if_the_job_s_own_cgroup_cou
     assert ("kernel_log", "present") == (found.proof[0].rung, found.proof[2].status)
     assert ("possible", ()) == (logged(trusted=False).strength, logged(trusted=False).victims)
     assert () == logged(own=False).victims
+    # In a container the log's pids are other processes there.
+    assert ("possible", ()) == (logged(contained=True).strength, logged(contained=True).victims)
 
 
 def test_a_group_kill_counts_its_first_victim_twice() -> None:
