@@ -15,13 +15,15 @@ from dataclasses import dataclass, replace
 from typing import TextIO
 
 from tracer.cli.console import look_of, try_to_say, write
+from tracer.cli.leftovers import left_in
 from tracer.cli.parser import astray
-from tracer.cli.sizes import parse_size
+from tracer.cli.sizes import parse_limit
 from tracer.errors import CgroupUnavailable, InputError, OomtraceError, PermissionDenied, UsageError
 from tracer.events import Header, Note
-from tracer.job.cgroup import Hierarchy, JobCgroup, Limits, find_hierarchy, make_cgroup, shares_group_kill
+from tracer.job.cgroup import Hierarchy, JobCgroup, Limits, find_hierarchy, shares_group_kill
 from tracer.job.identity import Caller, closed_to, find_caller, find_user
 from tracer.job.launch import StartFailure
+from tracer.job.limits import make_cgroup, never_hit
 from tracer.job.rlimits import Limits as RLimits, raise_limits
 from tracer.job.signals import end_by_interrupt
 from tracer.job.wrapped import recognise
@@ -72,7 +74,9 @@ class RunCommand:
         parser.usage = "oomtrace run [options] [--] COMMAND [ARGUMENT ...]"
         job = parser.add_argument_group("limits and owner of the job")
         job.add_argument(
-            "--memory-max", metavar="SIZE", help="run the job in a memory cgroup of its own with this limit (64G, 512M)"
+            "--memory-max",
+            metavar="SIZE",
+            help="run the job in a memory cgroup of its own with this limit (64G, 512M, max)",
         )
         job.add_argument("--swap-max", metavar="SIZE", help="limit its swap as well (0: none)")
         job.add_argument(
@@ -97,8 +101,9 @@ class RunCommand:
         if not argv:
             raise UsageError("no command to run", next_command="oomtrace run -- python train.py")
         limits = Limits(
-            memory_bytes=None if args.memory_max is None else _sensible(parse_size(args.memory_max)),
-            swap_bytes=None if args.swap_max is None else parse_size(args.swap_max),
+            memory_bytes=None if args.memory_max is None else _sensible(parse_limit(args.memory_max)),
+            swap_bytes=None if args.swap_max is None else parse_limit(args.swap_max),
+            own=args.memory_max is not None or args.swap_max is not None,
         )
         lost = astray(args.words, argv, args.program.children.choices[self.name])
         if lost is not None:
@@ -147,7 +152,7 @@ class _Run:
             except OSError as error:  # not even the few descriptors and the process that it takes
                 raise OomtraceError(f"the job was not started: {error.strerror}") from error
             finally:
-                left = _remove(cgroup, AT_THE_END_S)
+                left = None if cgroup is None else left_in(cgroup, AT_THE_END_S)
             if outcome.failure is not None:
                 self._explain(outcome.failure)
                 return outcome.exit_code
@@ -201,12 +206,17 @@ class _Run:
     def _cgroup(self, hierarchy: Hierarchy | None, limits: Limits) -> JobCgroup | None:
         if limits == Limits() or hierarchy is None:
             return None
+        vain = never_hit(limits)
+        if vain is not None:
+            try_to_say(vain)
         try:
-            return make_cgroup(hierarchy, secrets.token_hex(4), limits)
+            cgroup = make_cgroup(hierarchy, secrets.token_hex(4), limits, environ=self._caller.environ)
         except CgroupUnavailable as error:
             if is_root():
                 raise
             raise PermissionDenied(f"no limit can be set: {error}", need=f"root: {self._again}") from error
+        self._notes += cgroup.notes if vain is None else (vain, *cgroup.notes)
+        return cgroup
 
     def _plan(self, cgroup: JobCgroup | None, hierarchy: Hierarchy | None, sources: Sources) -> Plan:
         if sources.kernel is None:
@@ -288,24 +298,11 @@ def _hierarchy(*, needed: bool) -> Hierarchy | None:
         return None
 
 
-def _remove(cgroup: JobCgroup | None, patience_s: float) -> str | None:
-    """Remove the job's cgroup; what is to be said about it."""
-    if cgroup is None:
-        return None
-    try:
-        left = cgroup.remove(patience_s=patience_s)
-    except OomtraceError as error:
-        return str(error)
-    if not left:
-        return None
-    pids = ", ".join(map(str, left[:20])) + (" ..." if len(left) > 20 else "")
-    return f"processes of the job still ran in {cgroup.path} after its end: {pids}"
-
-
 def _remove_late(cgroup: JobCgroup | None) -> None:
     # Workers that lost their parent to a kill notice that after seconds. What is left even then, the next run removes.
-    with contextlib.suppress(KeyboardInterrupt):  # the job's status must come through
-        _remove(cgroup, AFTER_THE_REPORT_S)
+    if cgroup is not None:
+        with contextlib.suppress(KeyboardInterrupt):  # the job's status must come through
+            left_in(cgroup, AFTER_THE_REPORT_S)
 
 
 @contextlib.contextmanager
@@ -329,7 +326,7 @@ def _opened(path: str | None, caller: Caller) -> Iterator[TextIO | None]:
             file.close()
 
 
-def _sensible(size_bytes: int) -> int:
-    if size_bytes < MIN_MEMORY_BYTES:
+def _sensible(size_bytes: int | None) -> int | None:
+    if size_bytes is not None and size_bytes < MIN_MEMORY_BYTES:
         raise UsageError(f"a memory limit of {format_bytes(size_bytes)} lets nothing run")
     return size_bytes

@@ -25,3 +25,12 @@ def parse_size(text: str) -> int:
     if size_bytes >= MAX_SIZE_BYTES:
         raise UsageError(f"{text!r} is more than any limit can be")
     return size_bytes
+
+
+def parse_limit(text: str) -> int | None:
+    """A size, or `max` as the kernel says it: `None`, no limit.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    return None if text.strip() == "max" else parse_size(text)
