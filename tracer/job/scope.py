@@ -34,13 +34,16 @@ class Place:
 class ScopeCgroup:
     """See `JobCgroup`. Until a process is put into it there is none: a scope cannot be empty."""
 
-    def __init__(self, hierarchy: Hierarchy, place: Place, token: str, limits: Limits) -> None:
+    def __init__(
+        self, hierarchy: Hierarchy, place: Place, token: str, limits: Limits, *, proc_root: str = "/proc"
+    ) -> None:
         self.path: str | None = None
         self.name = f"{NAME_PREFIX}{token}.scope"
         self.notes = place.notes
         self._hierarchy = hierarchy
         self._place = place
         self._limits = limits
+        self._proc_root = proc_root
 
     def add(self, pid: int) -> None:
         """See `JobCgroup`."""
@@ -60,7 +63,7 @@ class ScopeCgroup:
         """See `JobCgroup`. It is systemd who removes it, as soon as it is empty."""
         if self.path is not None:
             directory = self._hierarchy.directory(self.path)
-            _in_time(lambda: not os.path.isdir(directory), patience_s)
+            _in_time(lambda: not os.path.isdir(directory), patience_s=patience_s)
         return self.processes()
 
     def _start(self, pid: int) -> None:
@@ -88,7 +91,7 @@ class ScopeCgroup:
             manager.start_scope(self.name, [*properties, ("MemoryAccounting", "b", "false")])
 
     def _arrived(self, pid: int) -> bool:
-        path = memory_path(self._hierarchy, pid)
+        path = memory_path(self._hierarchy, pid, proc_root=self._proc_root)
         if path is None or os.path.basename(path) != self.name:
             return False
         self.path = path
@@ -194,8 +197,8 @@ def _within(path: str, top: str) -> bool:
     return top == "/" or f"{path}/".startswith(f"{top}/")
 
 
-def _in_time(holds: Callable[[], bool], patience_s: float = PATIENCE_S) -> bool:
-    deadline = time.monotonic() + patience_s
+def _in_time(holds: Callable[[], bool], *, patience_s: float | None = None) -> bool:
+    deadline = time.monotonic() + (PATIENCE_S if patience_s is None else patience_s)
     while not holds():
         if time.monotonic() >= deadline:
             return False

@@ -73,9 +73,16 @@ class Manager:
         environ: the caller's environment, which names the user's bus; that of the system is at a fixed place.
     """
 
-    def __init__(self, busctl: str, *, user: bool = False, environ: Mapping[str, str] | None = None) -> None:
-        self._command = (busctl, "--no-pager", f"--timeout={PATIENCE_S:.0f}", "--user" if user else "--system")
-        self.is_user = user
+    def __init__(
+        self,
+        busctl: str,
+        *,
+        user: bool = False,
+        environ: Mapping[str, str] | None = None,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self._command = (busctl, "--no-pager", "--user" if user else "--system")
+        self._patience_s = patience_s
         self._environ = {"LC_ALL": "C"}
         if user:
             runtime = f"/run/user/{os.getuid()}"
@@ -138,12 +145,12 @@ class Manager:
                 capture_output=True,
                 cwd="/",
                 env=self._environ,
-                timeout=PATIENCE_S + 1,
+                timeout=self._patience_s,
                 check=False,
                 start_new_session=True,  # a Ctrl-C is for the job
             )
         except subprocess.TimeoutExpired as error:
-            raise CgroupUnavailable(f"systemd gave no answer over D-Bus within {PATIENCE_S:.0f} s") from error
+            raise CgroupUnavailable(f"systemd gave no answer over D-Bus within {self._patience_s:g} s: leave out --memory-max") from error
         except OSError as error:
             raise CgroupUnavailable(f"cannot run {self._command[0]}: {error.strerror}") from error
         if done.returncode == 0:
