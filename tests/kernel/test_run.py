@@ -180,7 +180,7 @@ def test_what_is_left_running_in_the_cgroup_is_named_and_not_ended(oomtrace, tmp
     [cgroup] = left_cgroups(tmp_path)
     try:
         assert Path(f"/proc/{left}").exists()
-        assert any(str(left) in caveat and "still ran" in caveat for caveat in run.verdict["caveats"])
+        assert any(f"{left} (sleep 60)" in caveat and "still ran" in caveat for caveat in run.verdict["caveats"])
     finally:
         os.kill(left, signal.SIGKILL)
         wait_for(lambda: not (cgroup / "cgroup.procs").read_text(), "it to be gone")

@@ -138,11 +138,14 @@ def place_by_system(hierarchy: Hierarchy, manager: Manager, pid: int) -> Place |
     if unit is None:
         return None
     own, top = hierarchy.own_path, unit.control_group
-    # On v1 the memory hierarchy may lack the lower levels of systemd's own.
-    if not (_within(own, top) or (hierarchy.version == 1 and _within(top, own))):
+    # Below a unit stands what somebody else made: a container engine, or Slurm, which must find its jobs where it
+    # put them; only a user's systemd is one that we can go past. On v1 the memory hierarchy may lack lower levels.
+    if not (
+        own == top
+        or (_within(own, top) and unit.name.startswith("user@"))
+        or (hierarchy.version == 1 and _within(top, own))
+    ):
         return None
-    if unit.delegated and own != top and not unit.name.startswith("user@"):
-        return None  # a container engine's, or Slurm's, which must find its jobs where it put them
     is_slice = unit.name.endswith(".slice")
     parent = top if is_slice else os.path.dirname(top)
     return Place(

@@ -36,8 +36,6 @@ class Unit:
     control_group: str
     slice: str
     """The slice that it stands in; a slice itself: its own name."""
-    delegated: bool
-    """Somebody else manages what is below it."""
 
 
 def is_booted(*, run_root: str = "/run", proc_root: str = "/proc", own_pid: int | None = None) -> bool:
@@ -116,14 +114,13 @@ class Manager:
         kind = _KINDS.get(name.rpartition(".")[2])
         if kind is None:
             return None
-        wanted = ("Slice", "ControlGroup") if kind == "Slice" else ("Slice", "ControlGroup", "Delegate")
-        answer = self._ask("get-property", _SERVICE, path, f"{_SERVICE}.{kind}", *wanted)
-        above, control_group, *_ = _strings(answer)
+        answer = self._ask("get-property", _SERVICE, path, f"{_SERVICE}.{kind}", "Slice", "ControlGroup")
+        found = _strings(answer)
+        above, control_group = found[0], found[-1]
         return Unit(
             name=name,
             control_group=control_group or "/",
             slice=name if kind == "Slice" else above or "-.slice",
-            delegated="b true" in answer.split("\n"),
         )
 
     def start_scope(self, name: str, properties: Sequence[tuple[str, ...]]) -> None:
@@ -150,7 +147,9 @@ class Manager:
                 start_new_session=True,  # a Ctrl-C is for the job
             )
         except subprocess.TimeoutExpired as error:
-            raise CgroupUnavailable(f"systemd gave no answer over D-Bus within {self._patience_s:g} s: leave out --memory-max") from error
+            raise CgroupUnavailable(
+                f"systemd gave no answer over D-Bus within {self._patience_s:g} s: leave out --memory-max"
+            ) from error
         except OSError as error:
             raise CgroupUnavailable(f"cannot run {self._command[0]}: {error.strerror}") from error
         if done.returncode == 0:

@@ -6,7 +6,7 @@ import contextlib
 import pytest
 from hypothesis import given, strategies as st
 
-from tracer.cli.sizes import parse_size
+from tracer.cli.sizes import parse_limit, parse_size
 from tracer.errors import UsageError
 
 
@@ -49,3 +49,10 @@ def test_any_text_is_a_size_or_a_usage_error(text):
 def test_bytes_are_taken_exactly(size_bytes):
     if size_bytes < 10**18:
         assert parse_size(str(size_bytes)) == size_bytes
+
+
+def test_a_limit_may_be_max_which_is_none():
+    assert parse_limit("max") is None
+    assert parse_limit("1M") == 1 << 20
+    with pytest.raises(UsageError):
+        parse_limit("Max ")

@@ -154,8 +154,8 @@ class Asked:
         return self.top
 
 
-def session(delegated=False):
-    return Unit("session-3.scope", SESSION, "user-1000.slice", delegated)
+def session():
+    return Unit("session-3.scope", SESSION, "user-1000.slice")
 
 
 def below(roots, own, files=()):
@@ -176,7 +176,7 @@ def test_the_scope_stands_in_the_slice_of_the_caller(roots):
 
 
 def test_stopping_a_slice_that_we_stand_in_ourselves_is_left_to_systemd(roots):
-    place = place_by_system(below(roots, "/"), Asked(Unit("-.slice", "/", "-.slice", False)), JOB)
+    place = place_by_system(below(roots, "/"), Asked(Unit("-.slice", "/", "-.slice")), JOB)
 
     assert (place.slice, place.part_of) == ("-.slice", None)
 
@@ -197,7 +197,7 @@ def test_a_limit_of_the_slice_holds_and_is_no_obstacle(roots):
 
 def test_a_limit_between_the_unit_and_our_own_cgroup_is_refused_as_well(roots):
     own = "/user.slice/user-1000.slice/user@1000.service/app.slice/term.scope"
-    unit = Unit("user@1000.service", "/user.slice/user-1000.slice/user@1000.service", "user-1000.slice", True)
+    unit = Unit("user@1000.service", "/user.slice/user-1000.slice/user@1000.service", "user-1000.slice")
 
     assert place_by_system(below(roots, own), Asked(unit), JOB).part_of == "user@1000.service"
     hierarchy = below(roots, own, [(f"{os.path.dirname(own)}/memory.high", "4096\n")])
@@ -216,17 +216,23 @@ def test_what_else_the_job_leaves_is_said(roots):
     assert [note for note in place.notes if "cpuset.mems" in note] == list(place.notes)
 
 
-def test_in_a_tree_that_systemd_delegated_it_is_not_asked(roots):
-    slurm = "/system.slice/slurmstepd.scope"
-    unit = Unit("slurmstepd.scope", slurm, "system.slice", True)
+@pytest.mark.parametrize(
+    "unit, below_it",
+    [
+        (Unit("slurmstepd.scope", "/system.slice/slurmstepd.scope", "system.slice"), "/job_1/step_0/user/task_0"),
+        (Unit("-.slice", "/", "-.slice"), "docker/0123abcd"),
+    ],
+)
+def test_below_a_unit_where_somebody_else_makes_cgroups_systemd_is_not_asked(roots, unit, below_it):
+    top = unit.control_group
 
-    assert place_by_system(below(roots, f"{slurm}/job_1/step_0/user/task_0"), Asked(unit), JOB) is None
-    assert place_by_system(below(roots, slurm), Asked(unit), JOB) is not None, "there is nobody below it to ask"
+    assert place_by_system(below(roots, f"{top}{below_it}"), Asked(unit), JOB) is None
+    assert place_by_system(below(roots, top), Asked(unit), JOB) is not None, "there is nobody below it to ask"
 
 
 def test_a_systemd_that_does_not_know_us_is_not_asked(roots):
     assert place_by_system(below(roots, SESSION), Asked(), JOB) is None
-    elsewhere = Unit("x.service", "/system.slice/x.service", "system.slice", False)
+    elsewhere = Unit("x.service", "/system.slice/x.service", "system.slice")
     assert place_by_system(below(roots, SESSION), Asked(elsewhere), JOB) is None
 
 
@@ -239,7 +245,7 @@ def test_on_v1_our_memory_cgroup_may_be_one_above_the_unit(roots):
 USER = "/user.slice/user-1000.slice/user@1000.service"
 
 
-@pytest.mark.parametrize("unit", [None, Unit("t.scope", f"{USER}/app.slice/t.scope", "app.slice", False)])
+@pytest.mark.parametrize("unit", [None, Unit("t.scope", f"{USER}/app.slice/t.scope", "app.slice")])
 def test_without_root_the_scope_is_made_by_the_users_own_systemd(roots, unit):
     hierarchy = below(roots, SESSION if unit is None else unit.control_group, [
         (f"{USER}/cgroup.controllers", "memory pids\n"), (f"{USER}/memory.max", "max\n")

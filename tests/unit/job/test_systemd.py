@@ -33,23 +33,23 @@ PATH = ("GetUnitByPID u 7", r'o "/org/freedesktop/systemd1/unit/u"\n')
     [
         (
             r's "session-3.scope"\n',
-            (".Scope Slice ControlGroup Delegate", r's "user-0.slice"\ns "/user.slice/x"\nb false\n'),
-            Unit("session-3.scope", "/user.slice/x", "user-0.slice", False),
+            (".Scope Slice ControlGroup", r's "user-0.slice"\ns "/user.slice/x"\n'),
+            Unit("session-3.scope", "/user.slice/x", "user-0.slice"),
         ),
         (
             r's "user@1.service"\n',
-            (".Service Slice ControlGroup Delegate", r's "user-1.slice"\ns "/u/s"\nb true\n'),
-            Unit("user@1.service", "/u/s", "user-1.slice", True),
+            (".Service Slice ControlGroup", r's "user-1.slice"\ns "/u/s"\n'),
+            Unit("user@1.service", "/u/s", "user-1.slice"),
         ),
         (
             r's "-.slice"\n',
             (".Slice Slice ControlGroup", r's ""\ns ""\n'),
-            Unit("-.slice", "/", "-.slice", False),
+            Unit("-.slice", "/", "-.slice"),
         ),
         (
             r's "we\\\\x2dird.service"\n',
-            (".Service Slice", r's "a\\\\x2db.slice"\ns "/a/we\\\\x2dird.service"\nb false\n'),
-            Unit(r"we\x2dird.service", r"/a/we\x2dird.service", r"a\x2db.slice", False),
+            (".Service Slice", r's "a\\\\x2db.slice"\ns "/a/we\\\\x2dird.service"\n'),
+            Unit(r"we\x2dird.service", r"/a/we\x2dird.service", r"a\x2db.slice"),
         ),
     ],
     ids=["a scope", "a service", "the root slice", "escapes"],
@@ -76,7 +76,7 @@ def test_an_answer_that_makes_no_sense_is_an_error_and_no_crash(busctl):
 
 
 def test_a_refusal_is_told_in_systemds_own_words(busctl):
-    with pytest.raises(Refused, match="^Access denied$"):
+    with pytest.raises(Refused, match=r"^Access denied$"):
         Manager(busctl("echo 'Call failed: Access denied' >&2; exit 1")).start_scope("x.scope", [])
 
 
