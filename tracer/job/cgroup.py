@@ -42,7 +42,7 @@ class JobCgroup(Protocol):
         """Move one process into it, and come back when its limits hold for that process.
 
         Raises:
-            OomtraceError: that was refused.
+            CgroupUnavailable: that was refused, or a limit does not hold.
         """
 
     def processes(self) -> tuple[int, ...]:

@@ -157,7 +157,10 @@ class Manager:
         lines = done.stderr.decode("utf-8", "backslashreplace").strip().split("\n")
         text = lines[-1].strip().removeprefix("Call failed: ") or f"busctl ended with {done.returncode}"
         if text.startswith(("Failed to connect", "Failed to set address", "Failed to get bus", "Connection timed out")):
-            raise CgroupUnavailable(f"systemd cannot be reached over D-Bus ({text}): leave out --memory-max")
+            raise CgroupUnavailable(
+                f"systemd cannot be reached over D-Bus ({text}): start that (systemctl start dbus), "
+                "or leave out --memory-max"
+            )
         raise Refused(text)
 
 

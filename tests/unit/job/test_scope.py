@@ -101,6 +101,7 @@ def test_any_other_refusal_is_told_and_not_tried_again(roots, systemd):
 
 def test_a_scope_that_the_job_does_not_get_into_is_told(roots, systemd):
     scope = scope_of(roots, systemd("exit 0"))
+    (roots[0] / str(JOB) / "cgroup").write_text(f"0::{SESSION}\n")
 
     with pytest.raises(CgroupUnavailable, match="still not in it"):
         scope.add(JOB)
