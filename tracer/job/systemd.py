@@ -21,6 +21,8 @@ PATIENCE_S = 5.0
 _SERVICE, _OBJECT = "org.freedesktop.systemd1", "/org/freedesktop/systemd1"
 _MANAGER = "org.freedesktop.systemd1.Manager"
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_COLOR = re.compile(r"\x1b\[[0-9;]*m")
+"""Old versions colour an error whatever it is written to."""
 _KINDS = {"scope": "Scope", "service": "Service", "slice": "Slice"}
 
 
@@ -81,7 +83,7 @@ class Manager:
     ) -> None:
         self._command = (busctl, "--no-pager", "--user" if user else "--system")
         self._patience_s = patience_s
-        self._environ = {"LC_ALL": "C"}
+        self._environ = {"LC_ALL": "C", "SYSTEMD_COLORS": "0"}
         if user:
             runtime = f"/run/user/{os.getuid()}"
             given = {} if environ is None else environ
@@ -154,7 +156,7 @@ class Manager:
             raise CgroupUnavailable(f"cannot run {self._command[0]}: {error.strerror}") from error
         if done.returncode == 0:
             return done.stdout.decode("utf-8", "backslashreplace")
-        lines = done.stderr.decode("utf-8", "backslashreplace").strip().split("\n")
+        lines = _COLOR.sub("", done.stderr.decode("utf-8", "backslashreplace")).strip().split("\n")
         text = lines[-1].strip().removeprefix("Call failed: ") or f"busctl ended with {done.returncode}"
         if text.startswith(("Failed to connect", "Failed to set address", "Failed to get bus", "Connection timed out")):
             raise CgroupUnavailable(

@@ -75,9 +75,10 @@ def test_an_answer_that_makes_no_sense_is_an_error_and_no_crash(busctl):
         Manager(busctl("head -c 9999 /dev/urandom | tr -d '\\042'")).control_group()
 
 
-def test_a_refusal_is_told_in_systemds_own_words(busctl):
+@pytest.mark.parametrize("text", ["Call failed: Access denied", r"\033[0;1;31mCall failed: Access denied\033[0m"])
+def test_a_refusal_is_told_in_systemds_own_words(busctl, text):
     with pytest.raises(Refused, match=r"^Access denied$"):
-        Manager(busctl("echo 'Call failed: Access denied' >&2; exit 1")).start_scope("x.scope", [])
+        Manager(busctl(f"printf '{text}\\n' >&2; exit 1")).start_scope("x.scope", [])
 
 
 @pytest.mark.parametrize(
