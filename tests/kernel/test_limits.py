@@ -158,7 +158,8 @@ def test_where_no_cgroup_can_be_made_the_job_does_not_start_and_one_line_says_wh
     )
 
     assert done.returncode == 5, done.stderr
-    [line] = done.stderr.splitlines()
+    line, following = done.stderr.splitlines()
     assert line.startswith("oomtrace: ")
     assert says in line
+    assert following == "try: sudo oomtrace doctor"
     assert list(tmp_path.iterdir()) == []

@@ -26,9 +26,9 @@ def made(can_trace, monkeypatch):
     """The folders of the cgroups that are made in this process; none is there afterwards."""
     folders, make_cgroup = [], module.make_cgroup
 
-    def noted(*arguments):
-        cgroup = make_cgroup(*arguments)
-        folders.append(Path(cgroup.directory))
+    def noted(hierarchy, *arguments, **more):
+        cgroup = make_cgroup(hierarchy, *arguments, **more)
+        folders.append(Path(hierarchy.directory(cgroup.path)))
         return cgroup
 
     monkeypatch.setattr(module, "make_cgroup", noted)

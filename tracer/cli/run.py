@@ -211,10 +211,11 @@ class _Run:
             try_to_say(vain)
         try:
             cgroup = make_cgroup(hierarchy, secrets.token_hex(4), limits, environ=self._caller.environ)
-        except CgroupUnavailable as error:
+        except (CgroupUnavailable, PermissionDenied) as error:
             if is_root():
                 raise
-            raise PermissionDenied(f"no limit can be set: {error}", need=f"root: {self._again}") from error
+            why = error.what if isinstance(error, PermissionDenied) else str(error)
+            raise PermissionDenied(f"no limit can be set: {why}", need=f"root: {self._again}") from error
         self._notes += cgroup.notes if vain is None else (vain, *cgroup.notes)
         return cgroup
 

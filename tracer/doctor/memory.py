@@ -9,6 +9,7 @@ from tracer.doctor.reading import Places, number, read, word
 from tracer.doctor.rights import Rights
 from tracer.errors import CgroupUnavailable
 from tracer.job.cgroup import Hierarchy, find_hierarchy, shares_group_kill
+from tracer.job.systemd import find_busctl
 
 
 def check(places: Places, rights: Rights) -> Iterable[Capability]:
@@ -48,18 +49,23 @@ def _limited(places: Places, rights: Rights, hierarchy: Hierarchy) -> Capability
     """Whether `run --memory-max` could make its cgroup."""
     directory = hierarchy.directory(hierarchy.own_path)
     systemd = os.path.isdir(f"{places.run}/systemd/system")
-    ok, found = _can_make(hierarchy, directory)
-    if systemd:
-        found += "; systemd owns the tree: a scope of its own is the polite way"
+    ok, found = _can_ask_systemd(rights) if systemd else _can_make(hierarchy, directory)
     return Capability(
         id="limited_cgroup",
         name="--memory-max",
         ok=ok,
         found=found,
         meaning="a memory cgroup with a limit for the job, below ours; everything else works without it",
-        remedy=None if ok != "no" else _limit_remedy(rights),
+        remedy=None if ok != "no" else _limit_remedy(rights, systemd=systemd),
         with_root=ok if rights.root or ok == "yes" else "unknown",
     )
+
+
+def _can_ask_systemd(rights: Rights) -> tuple[Answer, str]:
+    if find_busctl() is None:
+        return "no", "systemd owns the cgroups here, and its busctl is not installed"
+    whose = "a transient scope of systemd" if rights.root else "a transient scope of your own systemd (--user)"
+    return "unknown", f"{whose}: whether it makes one is seen when it is asked"
 
 
 def _can_make(hierarchy: Hierarchy, directory: str) -> tuple[Answer, str]:
@@ -78,7 +84,9 @@ def _can_make(hierarchy: Hierarchy, directory: str) -> tuple[Answer, str]:
     return "no", f"{directory} hands the memory controller to nobody below it"
 
 
-def _limit_remedy(rights: Rights) -> str:
+def _limit_remedy(rights: Rights, *, systemd: bool) -> str:
+    if systemd and find_busctl() is None:
+        return "install systemd's busctl (package systemd)"
     if rights.root:
         return "mount /sys/fs/cgroup writable (docker run --privileged), or let the container runtime set the limit"
     return "sudo, or: systemd-run --user --scope -p MemoryMax=64G -p OOMPolicy=continue COMMAND"

@@ -68,7 +68,7 @@ def compare_control(ended: Ended) -> Iterable[Comparison]:
 def _counts(run: Literal["kill", "control"], ended: Ended) -> Iterator[Comparison]:
     told, counted = ended.victims, ended.counted
     as_meant = told >= 1 if run == "kill" else told == 0
-    expected = "not counted by this kernel" if counted.in_cgroup is None else str(counted.in_cgroup)
+    expected = "no count to be read" if counted.in_cgroup is None else str(counted.in_cgroup)
     same = as_meant and counted.in_cgroup in {None, told}
     yield _one(run, "OOM kills in its cgroup", expected, str(told), same=same)
     # The machine's count has those of others in it, so it says nothing about a control.

@@ -14,8 +14,9 @@ from tracer import __version__
 from tracer.doctor.model import Selftest
 from tracer.errors import CgroupUnavailable, KernelUnavailable
 from tracer.events import Header
-from tracer.job.cgroup import Hierarchy, JobCgroup, Limits, find_hierarchy, make_cgroup
+from tracer.job.cgroup import Hierarchy, JobCgroup, Limits, find_hierarchy
 from tracer.job.identity import Caller, find_caller
+from tracer.job.limits import make_cgroup
 from tracer.job.signals import FORWARDED
 from tracer.pipeline import Outcome, Pipeline, Plan
 from tracer.pipeline.clocks import header_now
@@ -75,7 +76,7 @@ def _run(hierarchy: Hierarchy, size_mib: int, caller: Caller, record: str | None
         undo = stack.enter_context(contextlib.ExitStack())
         undo.callback(writer.discard)
         sources = stack.enter_context(open_sources(need_kernel=True))
-        cgroup = _make(hierarchy)
+        cgroup = _make(hierarchy, caller.environ)
         try:
             before = read_vmstat()
             outcome = Pipeline(_plan(cgroup, size_mib), sources, writer).run()
@@ -88,7 +89,7 @@ def _run(hierarchy: Hierarchy, size_mib: int, caller: Caller, record: str | None
         with writer.read_back() as recording:
             verdict = judge(list(recording), recording=recording.path).verdict
     machine = None if before is None or after is None else after.oom_kill - before.oom_kill
-    return Ended(verdict=verdict, status=outcome.status, cgroup=cgroup.path, counted=Counted(kills, machine))
+    return Ended(verdict=verdict, status=outcome.status, cgroup=cgroup.path or "", counted=Counted(kills, machine))
 
 
 def _check(outcome: Outcome) -> None:
@@ -105,17 +106,17 @@ def _recording(path: str | None, header: Header, caller: Caller) -> RecordingWri
     return RecordingWriter.create(path, header, uid=caller.uid, gid=caller.gid, groups=caller.groups)
 
 
-def _make(hierarchy: Hierarchy) -> JobCgroup:
+def _make(hierarchy: Hierarchy, environ: Mapping[str, str]) -> JobCgroup:
     token = f"selftest-{secrets.token_hex(4)}"
     try:
-        return make_cgroup(hierarchy, token, Limits(memory_bytes=LIMIT_BYTES, swap_bytes=0))
+        return make_cgroup(hierarchy, token, Limits(memory_bytes=LIMIT_BYTES, swap_bytes=0), environ=environ)
     except CgroupUnavailable as error:
         if read_pressure().swap_total_bytes != 0:
             # Swapped out where it should be killed, it would show nothing.
             raise CgroupUnavailable(
                 f"{error}; boot with swapaccount=1, or swapoff -a for as long as this takes"
             ) from error
-    return make_cgroup(hierarchy, token, Limits(memory_bytes=LIMIT_BYTES))
+    return make_cgroup(hierarchy, token, Limits(memory_bytes=LIMIT_BYTES), environ=environ)
 
 
 def _plan(cgroup: JobCgroup, size_mib: int) -> Plan:
@@ -126,9 +127,9 @@ def _plan(cgroup: JobCgroup, size_mib: int) -> Plan:
 
 
 def _counted(cgroup: JobCgroup, hierarchy: Hierarchy) -> int | None:
-    """OOM kills in the cgroup, by its own file; `None`: this kernel does not count them (before 4.13)."""
+    """OOM kills in the cgroup, by its own file; `None`: no count (before 4.13), or none any more (systemd's scope)."""
     with contextlib.suppress(OSError, ValueError):
-        with open(f"{cgroup.directory}/{_COUNTERS[hierarchy.version]}", encoding="ascii") as file:
+        with open(f"{hierarchy.directory(cgroup.path or '')}/{_COUNTERS[hierarchy.version]}", encoding="ascii") as file:
             words = [line.split() for line in file]
         return next((int(line[1]) for line in words if line[:1] == ["oom_kill"]), None)
     return None

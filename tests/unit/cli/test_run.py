@@ -70,8 +70,8 @@ def test_without_root_no_identity_is_changed_whoever_stands_behind_sudo(not_root
 
 
 def test_without_root_a_limit_that_cannot_be_set_starts_no_job_and_says_the_command(not_root, monkeypatch, capsys):
-    def refused(*_):
-        raise CgroupUnavailable("cannot make the memory cgroup /x: Permission denied")
+    def refused(*_, **__):
+        raise PermissionDenied("cannot make the memory cgroup /x: Permission denied", need="a cgroup of your own")
 
     monkeypatch.setattr("tracer.cli.run.find_hierarchy", lambda: Hierarchy(2, "/nowhere", "/", "/"))
     monkeypatch.setattr("tracer.cli.run.make_cgroup", refused)

@@ -6,6 +6,7 @@ import os
 import pytest
 
 from tests.unit.doctor.trees import NOBODY, by_id, places, rights
+from tracer.doctor import memory
 from tracer.doctor.memory import check
 
 V2 = {
@@ -64,9 +65,17 @@ def test_what_only_the_kernel_can_decide_is_left_open(tmp_path):
     assert checked(tmp_path, files)["limited_cgroup"].ok == "unknown"
 
 
-def test_the_owner_of_the_tree_is_named(tmp_path):
-    assert "systemd" in checked(tmp_path, {**V2, "/run/systemd/system/x": ""})["limited_cgroup"].found
-    assert "systemd" not in checked(tmp_path / "other", V2)["limited_cgroup"].found
+def test_where_systemd_owns_the_tree_it_has_to_be_asked(tmp_path, monkeypatch):
+    owned = {**V2, "/run/systemd/system/x": ""}
+    monkeypatch.setattr(memory, "find_busctl", lambda: "/usr/bin/busctl")
+    root, nobody = checked(tmp_path / "a", owned), checked(tmp_path / "b", owned, NOBODY)
+    monkeypatch.setattr(memory, "find_busctl", lambda: None)
+    without = checked(tmp_path / "c", owned)["limited_cgroup"]
+
+    assert [found["limited_cgroup"].ok for found in (root, nobody)] == ["unknown", "unknown"]
+    assert "--user" in nobody["limited_cgroup"].found
+    assert (without.ok, "busctl" in without.remedy) == ("no", True)
+    assert "scope" not in checked(tmp_path / "other", V2)["limited_cgroup"].found
 
 
 @pytest.mark.parametrize("version, name", [(1, "memory.memsw.limit_in_bytes"), (2, "memory.swap.max")])
