@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.pipeline.stand_ins import sources
 from tracer.cli import main
-from tracer.errors import CgroupUnavailable, InputError, LoaderFailed, PermissionDenied
+from tracer.errors import InputError, LoaderFailed, PermissionDenied
 from tracer.job.cgroup import Hierarchy
 from tracer.job.identity import find_caller
 
