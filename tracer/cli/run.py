@@ -8,18 +8,17 @@ import os
 import secrets
 import shlex
 import signal
-import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TextIO
 
-from tracer.cli.console import look_of, try_to_say, write
+from tracer.cli.console import try_to_say
 from tracer.cli.leftovers import left_in
 from tracer.cli.parser import astray
+from tracer.cli.recording import opened, recording, report_at_the_end
 from tracer.cli.sizes import parse_limit
-from tracer.errors import CgroupUnavailable, InputError, OomtraceError, PermissionDenied, UsageError
-from tracer.events import Header, Note
+from tracer.errors import CgroupUnavailable, OomtraceError, PermissionDenied, UsageError
+from tracer.events import Note
 from tracer.job.cgroup import Hierarchy, JobCgroup, Limits, find_hierarchy, shares_group_kill
 from tracer.job.identity import Caller, closed_to, find_caller, find_user
 from tracer.job.launch import StartFailure
@@ -27,11 +26,9 @@ from tracer.job.limits import make_cgroup, never_hit
 from tracer.job.rlimits import Limits as RLimits, raise_limits
 from tracer.job.signals import end_by_interrupt
 from tracer.job.wrapped import recognise
-from tracer.pipeline import Outcome, Pipeline, Plan, Sources
+from tracer.pipeline import Pipeline, Plan, Sources
 from tracer.pipeline.clocks import header_now
 from tracer.pipeline.machine import open_sources
-from tracer.recording import RecordingWriter
-from tracer.rights import acting_as
 from tracer.sources.masking import mask_arguments
 from tracer.units import MIB, format_bytes
 
@@ -113,8 +110,8 @@ class RunCommand:
             caller = find_user(args.user, caller, os.environ)
         with contextlib.ExitStack() as stack:
             files = _Files(
-                report=stack.enter_context(_opened(args.report, caller)),
-                ready=stack.enter_context(_opened(args.ready_file, caller)),
+                report=stack.enter_context(opened(args.report, caller)),
+                ready=stack.enter_context(opened(args.ready_file, caller)),
             )
             return _Run(argv, args, caller, files).run(limits)
 
@@ -139,9 +136,7 @@ class _Run:
         hierarchy = _hierarchy(needed=limits != Limits())
         header = header_now(cgroup_version=None if hierarchy is None else hierarchy.version)
         with contextlib.ExitStack() as stack:
-            writer = self._recording(header)
-            stack.callback(_tell_of_trouble, writer)
-            stack.enter_context(writer)
+            writer = stack.enter_context(recording(self._args.record, header, self._caller))
             # Until the job runs, a failure leaves no file behind.
             undo = stack.enter_context(contextlib.ExitStack())
             undo.callback(writer.discard)
@@ -166,7 +161,7 @@ class _Run:
                 try_to_say(text)
             if os.WIFSIGNALED(outcome.status) and os.WTERMSIG(outcome.status) == signal.SIGINT:
                 atexit.register(end_by_interrupt)
-            stack.callback(self._report, writer, outcome)
+            stack.callback(report_at_the_end, writer, self._caller, self._files.report, outcome.exit_code)
         return outcome.exit_code
 
     def _explain(self, failure: StartFailure) -> None:
@@ -175,20 +170,6 @@ class _Run:
         # Masked: `TOKEN=... train.py`, as in a shell, is a command of that name here.
         [command] = mask_arguments(self._argv[:1])
         try_to_say(f"{command}: {failure.why(self._argv[0])}", next_command=not_a_job(self._argv))
-
-    def _recording(self, header: Header) -> RecordingWriter:
-        target, caller = self._args.record, self._caller
-        if target == "-":
-            return RecordingWriter.anonymous(header)
-        name = target or f"oomtrace-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.oomtrace"
-        try:
-            return RecordingWriter.create(name, header, uid=caller.uid, gid=caller.gid, groups=caller.groups)
-        except (PermissionDenied, InputError) as error:
-            if target is not None:
-                raise
-            elsewhere = f"--record FILE, in a folder that user {caller.uid} can write in"
-            try_to_say(f"no recording is kept: {error}; for one in another place: {elsewhere}")
-            return RecordingWriter.anonymous(header)
 
     def _opened_sources(self, stack: contextlib.ExitStack) -> Sources:
         try:
@@ -245,38 +226,6 @@ class _Run:
             shuns_oom_killer=True,
         )
 
-    def _report(self, writer: RecordingWriter, outcome: Outcome) -> None:
-        """The job has ended, and its status must come through, whatever happens here."""
-        try:
-            self._write_report(writer)
-        except (BrokenPipeError, KeyboardInterrupt):
-            return
-        except Exception as error:  # noqa: BLE001 - see above
-            again = None if writer.path is None else f"oomtrace report {shlex.quote(writer.path)}"
-            try_to_say(
-                f"the report could not be made: {type(error).__name__}: {error} (exit {outcome.exit_code})",
-                next_command=again,
-            )
-
-    def _write_report(self, writer: RecordingWriter) -> None:
-        from tracer.cli import judging
-
-        with writer.read_back() as recording:
-            report = judging.report_on(recording)
-        stream = self._files.report or sys.stderr
-        if stream is sys.stderr:
-            write(stream, "\n")  # apart from the job's own output, which ends wherever it likes
-        # The caller's own wishes: sudo keeps NO_COLOR and COLUMNS from us.
-        write(stream, judging.as_text(report, look_of(stream, self._caller.environ)))
-
-
-def _tell_of_trouble(writer: RecordingWriter) -> None:
-    """The file is closed, and what did not reach it is lost."""
-    trouble = writer.trouble
-    if trouble is not None and writer.path is not None:
-        lost = f"; {trouble.lost} event(s) are missing in it" if trouble.lost else ""
-        try_to_say(f"the recording {writer.path} could not be written as it should: {trouble.why}{lost}")
-
 
 def _ourselves() -> Caller:
     """Without root nobody else's identity can be given to the job, whoever stands behind a sudo."""
@@ -304,27 +253,6 @@ def _remove_late(cgroup: JobCgroup | None) -> None:
     if cgroup is not None:
         with contextlib.suppress(KeyboardInterrupt):  # the job's status must come through
             left_in(cgroup, AFTER_THE_REPORT_S)
-
-
-@contextlib.contextmanager
-def _opened(path: str | None, caller: Caller) -> Iterator[TextIO | None]:
-    # Now and not at the end: a bad path must not cost a run of three days its report. And as the caller.
-    if path is None:
-        yield None
-        return
-    try:
-        with acting_as(caller.uid, caller.gid, caller.groups):
-            file = open(path, "w", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115 - closed below
-    except PermissionError as error:
-        raise PermissionDenied(f"cannot write {path}: {error.strerror}") from error
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot be written: {getattr(error, 'strerror', error)}", path=path) from error
-    try:
-        yield file
-    finally:
-        # What could not be written was told where that was tried, and the job's status must come through.
-        with contextlib.suppress(OSError, ValueError):
-            file.close()
 
 
 def _sensible(size_bytes: int | None) -> int | None:

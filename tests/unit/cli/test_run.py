@@ -102,7 +102,7 @@ def test_in_a_folder_that_takes_no_file_the_job_runs_and_no_recording_is_kept(ma
     def refused(name, *_, **__):
         raise InputError("cannot be created: Read-only file system", path=name)
 
-    monkeypatch.setattr("tracer.cli.run.RecordingWriter.create", refused)
+    monkeypatch.setattr("tracer.cli.recording.RecordingWriter.create", refused)
 
     assert main(["run", "--", "sh", "-c", "exit 7"]) == 7
     err = capfd.readouterr().err
