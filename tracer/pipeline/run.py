@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One watched run: arm, start the job, one selectors loop until it has ended, a short grace, the end of the recording.
+"""One watched run: arm, start the job, the loop until it has ended, a short grace, the end of the recording.
 
 Whatever goes wrong on our side, the job runs on and its exit status is kept.
 """
@@ -7,7 +7,6 @@ Whatever goes wrong on our side, the job runs on and its exit status is kept.
 import os
 import selectors
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TextIO
 
@@ -19,22 +18,10 @@ from tracer.job.control import JobControl
 from tracer.job.identity import Caller
 from tracer.job.launch import Job, StartFailure, hold, reset_oom_score_adj, shun_oom_killer
 from tracer.job.signals import SignalInbox
-from tracer.pipeline.helper import Helper
-from tracer.pipeline.journal import Journal
+from tracer.pipeline.loop import Action, Recorder, write_line
 from tracer.pipeline.placing import Place, Placer
 from tracer.pipeline.ports import Sources
-from tracer.pipeline.watch import Watch
 from tracer.recording import RecordingWriter
-from tracer.units import NS_PER_MS, NS_PER_S
-
-GRACE_NS = NS_PER_S
-"""So long is read on at most once the job has ended."""
-GRACE_FOR_STACKS_NS = 5 * NS_PER_S
-"""A stack is part of a proof, and reading the kernel's symbols takes long on a slow machine."""
-QUIET_NS = 60 * NS_PER_MS
-"""Nothing new for so long: the sources are dry."""
-QUIET_WITH_SURVIVORS_NS = 250 * NS_PER_MS
-LONGEST_WAIT_NS = NS_PER_S
 
 
 @dataclass(frozen=True)
@@ -79,10 +66,9 @@ class Pipeline:
     def __init__(self, plan: Plan, sources: Sources, writer: RecordingWriter) -> None:
         self._plan = plan
         self._sources = sources
-        self._disk = Helper("oomtrace-disk")
-        self._inspector = Helper("oomtrace-inspect")
-        self._journal = Journal(writer, self._disk)
-        self._watch = Watch(sources, self._journal, self._inspector)
+        self._recorder = Recorder(sources, writer)
+        self._journal = self._recorder.journal
+        self._watch = self._recorder.watch
         self._placer = Placer(sources, self._watch, self._journal)
         self._place: Place | None = None
 
@@ -95,9 +81,9 @@ class Pipeline:
         journal = self._journal
         for text in self._plan.notes:
             journal.note(text)
-        self._guarded("arming", self._watch.arm)
+        self._recorder.guarded("arming", self._watch.arm)
         with SignalInbox() as inbox:
-            self._guarded("following forks", self._placer.begin)
+            self._recorder.guarded("following forks", self._placer.begin)
             job = hold(self._plan.argv, self._plan.caller)
             problem = rlimits.give_back(job.pid, self._plan.given_rlimits)
             if problem is not None:
@@ -106,20 +92,19 @@ class Pipeline:
                 shun_oom_killer()
             control = JobControl(job, inbox, journal.note)
             try:
-                self._guarded("starting the watch over the job", lambda: self._prepare(job))
+                self._recorder.guarded("starting the watch over the job", lambda: self._prepare(job))
                 control.start()
-                self._guarded("saying that it is ready", lambda: self._say_ready(job))
-                self._guarded("the loop", lambda: self._loop(job, control, inbox))
+                self._recorder.guarded("saying that it is ready", lambda: self._say_ready(job))
+                self._recorder.guarded("the loop", lambda: self._loop(job, control, inbox))
                 # Whatever came of the loop: the job is waited for, and signals still reach it.
                 self._wait(control, inbox)
                 control.end()
                 outcome = Outcome(job.wait(), job.start_failure())
-                self._guarded("the end of the run", lambda: self._finish(outcome))
+                self._recorder.guarded("the end of the run", lambda: self._finish(outcome))
             finally:
                 control.end()
                 job.close()
-                self._inspector.close()
-                self._disk.close()
+                self._recorder.close()
         return outcome
 
     def _prepare(self, job: Job) -> None:
@@ -170,28 +155,14 @@ class Pipeline:
 
     def _say_ready(self, job: Job) -> None:
         if self._plan.ready is not None:
-            _write_line(self._plan.ready, str(job.pid))
+            write_line(self._plan.ready, str(job.pid))
 
     def _loop(self, job: Job, control: JobControl, inbox: SignalInbox) -> None:
-        with selectors.DefaultSelector() as selector:
-            actions: dict[int, tuple[str, Callable[[], object]]] = {}
-            for what, fd, read in self._watch.readers():
-                actions[fd] = (what, read)
-            actions[inbox.fileno()] = ("signals", control.forward)
-            pidfd = job.fileno()
-            if pidfd is not None:
-                actions[pidfd] = ("the job", job.poll)
-            for fd in actions:
-                selector.register(fd, selectors.EVENT_READ)
-            while not control.look():
-                for key, _ in selector.select(self._pause_s()):
-                    what, action = actions[key.fd]
-                    action()
-                    if self._journal.gave_up(what):
-                        selector.unregister(key.fd)
-                now_ns = time.monotonic_ns()
-                self._watch.tick(now_ns)
-                self._journal.flush_if_due(now_ns)
+        actions: dict[int, Action] = {inbox.fileno(): ("signals", control.forward)}
+        pidfd = job.fileno()
+        if pidfd is not None:
+            actions[pidfd] = ("the job", job.poll)
+        self._recorder.loop(control.look, actions)
 
     def _wait(self, control: JobControl, inbox: SignalInbox) -> None:
         while not control.look():
@@ -210,43 +181,4 @@ class Pipeline:
             self._watch.take(
                 JobEnded(ts_ns=now_ns, source="job", tgid=place.tgid, start_ns=place.start_ns, status=outcome.status)
             )
-        self._drain(now_ns)
-        self._watch.disarm()
-        self._watch.finish()
-        journal.secure()
-
-    def _drain(self, ended_ns: int) -> None:
-        """Read on until nothing comes any more: exits, log lines and stacks of the last moment."""
-        quiet_since_ns = time.monotonic_ns()
-        self._watch.read_all()
-        self._watch.hurry()
-        with selectors.DefaultSelector() as selector:
-            for what, fd, _ in self._watch.readers():
-                if not self._journal.gave_up(what):
-                    selector.register(fd, selectors.EVENT_READ)
-            while True:
-                selector.select(0.01)
-                came = self._watch.read_all()
-                now_ns = time.monotonic_ns()
-                quiet_since_ns = now_ns if came else quiet_since_ns
-                enough_ns = QUIET_WITH_SURVIVORS_NS if len(self._watch.members) else QUIET_NS
-                dry = now_ns - quiet_since_ns >= enough_ns and self._inspector.idle() and not self._watch.pending()
-                patience_ns = GRACE_FOR_STACKS_NS if self._watch.naming() else GRACE_NS
-                if dry or now_ns - ended_ns >= patience_ns:
-                    return
-
-    def _pause_s(self) -> float:
-        now_ns = time.monotonic_ns()
-        due_ns = min(self._watch.due_ns(), now_ns + LONGEST_WAIT_NS)
-        flush_ns = self._journal.due_ns()
-        if flush_ns is not None:
-            due_ns = min(due_ns, flush_ns)
-        return max(0, due_ns - now_ns) / NS_PER_S
-
-    def _guarded(self, what: str, action: Callable[[], None]) -> None:
-        self._journal.attempt(what, action, otherwise=None)
-
-
-def _write_line(file: TextIO, text: str) -> None:
-    file.write(f"{text}\n")  # buffered, so whole: whoever waits for a line does not read half of it
-    file.flush()
+        self._recorder.finish(now_ns)

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the sources into the recording while something is watched: what a job that we start and one that runs share."""
+
+import selectors
+import time
+from collections.abc import Callable, Mapping
+from typing import TextIO
+
+from tracer.pipeline.helper import Helper
+from tracer.pipeline.journal import Journal
+from tracer.pipeline.ports import Sources
+from tracer.pipeline.watch import Watch
+from tracer.recording import RecordingWriter
+from tracer.units import NS_PER_MS, NS_PER_S
+
+GRACE_NS = NS_PER_S
+"""So long is read on at most once the job has ended."""
+GRACE_FOR_STACKS_NS = 5 * NS_PER_S
+"""A stack is part of a proof, and reading the kernel's symbols takes long on a slow machine."""
+QUIET_NS = 60 * NS_PER_MS
+"""Nothing new for so long: the sources are dry."""
+QUIET_WITH_SURVIVORS_NS = 250 * NS_PER_MS
+LONGEST_WAIT_NS = NS_PER_S
+
+Action = tuple[str, Callable[[], object]]
+"""What it is, and what to call when its descriptor is readable."""
+
+
+class Recorder:
+    """The watch with all that it needs, and the loop that keeps it going. Nothing here ever blocks for long."""
+
+    def __init__(self, sources: Sources, writer: RecordingWriter) -> None:
+        self._disk = Helper("oomtrace-disk")
+        self._inspector = Helper("oomtrace-inspect")
+        self.journal = Journal(writer, self._disk)
+        self.watch = Watch(sources, self.journal, self._inspector)
+
+    def guarded(self, what: str, action: Callable[[], None]) -> None:
+        """Do something that may fail; a failure is noted."""
+        self.journal.attempt(what, action, otherwise=None)
+
+    def loop(self, done: Callable[[], bool], actions: Mapping[int, Action]) -> None:
+        """Read, record and sample until it is done.
+
+        Args:
+            done: looked at in each round.
+            actions: by descriptor, beside the sources.
+        """
+        watch, journal = self.watch, self.journal
+        with selectors.DefaultSelector() as selector:
+            found: dict[int, Action] = {fd: (what, read) for what, fd, read in watch.readers()}
+            found.update(actions)
+            for fd in found:
+                selector.register(fd, selectors.EVENT_READ)
+            while not done():
+                for key, _ in selector.select(self._pause_s()):
+                    what, action = found[key.fd]
+                    action()
+                    if journal.gave_up(what):
+                        selector.unregister(key.fd)
+                now_ns = time.monotonic_ns()
+                watch.tick(now_ns)
+                journal.flush_if_due(now_ns)
+
+    def finish(self, ended_ns: int) -> None:
+        """The job's end, or that of watching it: what is still to come, and the end of the recording."""
+        self._drain(ended_ns)
+        self.watch.disarm()
+        self.watch.finish()
+        self.journal.secure()
+
+    def close(self) -> None:
+        """Let go of the helper threads."""
+        self._inspector.close()
+        self._disk.close()
+
+    def _drain(self, ended_ns: int) -> None:
+        """Read on until nothing comes any more: exits, log lines and stacks of the last moment."""
+        quiet_since_ns = time.monotonic_ns()
+        self.watch.read_all()
+        self.watch.hurry()
+        with selectors.DefaultSelector() as selector:
+            for what, fd, _ in self.watch.readers():
+                if not self.journal.gave_up(what):
+                    selector.register(fd, selectors.EVENT_READ)
+            while True:
+                selector.select(0.01)
+                came = self.watch.read_all()
+                now_ns = time.monotonic_ns()
+                quiet_since_ns = now_ns if came else quiet_since_ns
+                enough_ns = QUIET_WITH_SURVIVORS_NS if len(self.watch.members) else QUIET_NS
+                dry = now_ns - quiet_since_ns >= enough_ns and self._inspector.idle() and not self.watch.pending()
+                patience_ns = GRACE_FOR_STACKS_NS if self.watch.naming() else GRACE_NS
+                if dry or now_ns - ended_ns >= patience_ns:
+                    return
+
+    def _pause_s(self) -> float:
+        now_ns = time.monotonic_ns()
+        due_ns = min(self.watch.due_ns(), now_ns + LONGEST_WAIT_NS)
+        flush_ns = self.journal.due_ns()
+        if flush_ns is not None:
+            due_ns = min(due_ns, flush_ns)
+        return max(0, due_ns - now_ns) / NS_PER_S
+
+
+def write_line(file: TextIO, text: str) -> None:
+    """A line for whoever waits for one: it is there whole or not at all."""
+    file.write(f"{text}\n")  # buffered, so whole
+    file.flush()
