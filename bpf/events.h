@@ -17,6 +17,7 @@ enum kind {
 	KIND_PROCESS_EXECED = 6,
 	KIND_PROCESS_EXITED = 7,
 	KIND_OOM_DECISION = 8,
+	KIND_PROCESS_ORPHANED = 9,
 };
 
 enum signal_info {
@@ -277,5 +278,26 @@ _Static_assert(__builtin_offsetof(struct oom_decision, gfp_mask) == 56, "gfp_mas
 _Static_assert(__builtin_offsetof(struct oom_decision, order) == 60, "order");
 _Static_assert(__builtin_offsetof(struct oom_decision, constraint) == 64, "constraint");
 _Static_assert(__builtin_offsetof(struct oom_decision, reserved) == 68, "reserved");
+
+struct process_orphaned {
+	u64 ts_ns;
+	u32 kind;
+	u32 cpu;
+	u64 start_ns;
+	u64 parent_start_ns;
+	u32 tgid;
+	u32 parent_tgid;
+	u32 own_tgid;
+	u32 own_parent_tgid;
+	char comm[16];
+};
+_Static_assert(sizeof(struct process_orphaned) == 64, "size");
+_Static_assert(__builtin_offsetof(struct process_orphaned, start_ns) == 16, "start_ns");
+_Static_assert(__builtin_offsetof(struct process_orphaned, parent_start_ns) == 24, "parent_start_ns");
+_Static_assert(__builtin_offsetof(struct process_orphaned, tgid) == 32, "tgid");
+_Static_assert(__builtin_offsetof(struct process_orphaned, parent_tgid) == 36, "parent_tgid");
+_Static_assert(__builtin_offsetof(struct process_orphaned, own_tgid) == 40, "own_tgid");
+_Static_assert(__builtin_offsetof(struct process_orphaned, own_parent_tgid) == 44, "own_parent_tgid");
+_Static_assert(__builtin_offsetof(struct process_orphaned, comm) == 48, "comm");
 
 #endif

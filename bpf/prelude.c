@@ -13,6 +13,8 @@
 #define TICK_NS 10000000ULL
 /* MAX_PID_NS_LEVEL of include/linux/pid_namespace.h, and the first one. */
 #define MAX_PID_NS_LEVELS 33
+/* Told of one process that ends: more children than this are no job but a server. */
+#define MAX_ORPHANS 64
 #define ABSENT ((u64)-1)
 #define ABSENT32 ((u32)-1)
 

@@ -85,6 +85,42 @@ INLINE u32 first_to_end(u64 id)
 }
 #endif
 
+/*
+ * The children of a task that is going, before they are given to another parent. The list is read without
+ * its lock: where it is cut short (a child that is just being reaped), a record counts as lost.
+ */
+INLINE void tell_orphans(struct task_struct *task)
+{
+	struct list_head *head =
+		(struct list_head *)((char *)task +
+				     __builtin_offsetof(struct task_struct, children));
+	struct list_head *at = READ(head, list_head, next);
+	struct process_orphaned *orphaned;
+	struct task_struct *child;
+
+	for (u32 i = 0; i < MAX_ORPHANS && at && at != head; i++) {
+		child = (struct task_struct *)((char *)at -
+					       __builtin_offsetof(struct task_struct, sibling));
+		at = READ(at, list_head, next);
+		/* A zombie has told its end. */
+		if (!READ(READ(child, task_struct, signal), signal_struct, live))
+			continue;
+		orphaned = reserve(KIND_PROCESS_ORPHANED, sizeof(*orphaned), bpf_ktime_get_ns());
+		if (!orphaned)
+			continue;
+		orphaned->start_ns = start_of(child);
+		orphaned->parent_start_ns = start_of(task);
+		orphaned->tgid = tgid_of(child);
+		orphaned->parent_tgid = tgid_of(task);
+		orphaned->own_tgid = own_pid(child);
+		orphaned->own_parent_tgid = own_pid(task);
+		READ_INTO(orphaned->comm, child, task_struct, comm);
+		submit(orphaned, KIND_PROCESS_ORPHANED);
+	}
+	if (at != head)
+		count(COUNTER_DROPPED + KIND_PROCESS_ORPHANED);
+}
+
 /* (struct task_struct *task[, bool group_dead]): once a thread, in its own context. */
 int on_process_exit(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -98,6 +134,8 @@ int on_process_exit(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 	if (tracked)
 		tree.delete(&tgid);
+	if (follows_all())
+		tell_orphans(task);
 	/* Set by mark_oom_victim(), before the tracepoint, for as long as the signal_struct lives. */
 	marked = READ(signal, signal_struct, oom_mm) != 0;
 	if (!tracked && !marked && !follows_all())

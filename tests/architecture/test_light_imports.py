@@ -9,7 +9,15 @@ import pytest
 from tests.architecture.checkout import ROOT
 
 HEAVY = ("bcc", "rich", "jinja2", "asyncio", "pydantic", "shtab", "difflib")
-RESIDENT = ("tracer.cli", "tracer.cli.run", "tracer.pipeline", "tracer.sources.live", "tracer.recording")
+RESIDENT = (
+    "tracer.cli",
+    "tracer.cli.run",
+    "tracer.cli.attach",
+    "tracer.cli.stop",
+    "tracer.pipeline",
+    "tracer.sources.live",
+    "tracer.recording",
+)
 
 
 def imported_by(modules: tuple[str, ...], *flags: str) -> set[str]:

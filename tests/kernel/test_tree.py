@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel.workload import Watch, start_ns, start_ticks
-from tracer.events import ProcessExeced, ProcessExited, ProcessForked
+from tests.kernel.workload import Watch, start_ns, start_ticks, wait_for
+from tracer.events import ProcessExeced, ProcessExited, ProcessForked, ProcessOrphaned
 from tracer.kernel.handover import Limits
 from tracer.units import TICK_NS
 
@@ -223,3 +223,40 @@ def test_in_a_pid_namespace_each_fork_says_the_pid_that_proc_shows_there(can_tra
     assert own_parent == own
     assert level == 1
     assert kernel_pid > child
+
+
+def test_while_all_is_followed_each_that_ends_tells_whom_it_leaves_behind(watch, hog):
+    outside = hog()
+    watch.session.follow_all(on=True)
+    middle = int(outside.do("child('[child(\"pass\") for _ in range(3)]; thread(lambda: time.sleep(60))')"))
+    wait_for(lambda: len(watch.of(ProcessForked, parent_tgid=middle)) == 3, "three children")
+    children = {event.tgid: event for event in watch.of(ProcessForked, parent_tgid=middle)}
+    zombie = next(iter(children))
+    os.kill(zombie, 9)
+    watch.wait(ProcessExited, tgid=zombie)
+    os.kill(middle, 9)
+    watch.wait(ProcessExited, tgid=middle)
+    watch.session.follow_all(on=False)
+    orphans = watch.of(ProcessOrphaned, parent_tgid=middle)
+
+    assert {event.tgid for event in orphans} == children.keys() - {zombie}
+    assert {(event.start_ns, event.parent_start_ns) for event in orphans} == {
+        (children[event.tgid].start_ns, children[event.tgid].parent_start_ns) for event in orphans
+    }
+    for event in orphans:
+        assert (event.own_tgid, event.own_parent_tgid, event.comm) == (event.tgid, middle, children[event.tgid].comm)
+        os.kill(event.tgid, 9)
+
+
+def test_one_that_runs_already_replaces_nobody_in_the_filter_and_is_taken_out_under_its_own_start_alone(watch, hog):
+    process = hog()
+    began_ns = start_ns(process.pid)
+    watch.session.track(process.pid, began_ns)
+    watch.session.track_running(process.pid, began_ns - 10 * TICK_NS)
+    assert watch.session.tracked()[process.pid] == began_ns
+    watch.session.untrack(process.pid, began_ns - 10 * TICK_NS)
+    assert process.pid in watch.session.tracked()
+    watch.session.untrack(process.pid, began_ns + 5)
+    assert process.pid not in watch.session.tracked()
+    watch.session.track_running(process.pid, began_ns)
+    assert watch.session.tracked()[process.pid] == began_ns

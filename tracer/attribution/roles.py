@@ -6,7 +6,7 @@ name that the process gave itself. Names by PyTorch generation: torch/utils/data
 c10/util/thread_name.cpp (2.5 to 2.14 `pt_data_worker`, later `pt_multiprocess_data_worker` cut to 15).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -57,7 +57,8 @@ def assign(tree: Tree, *, forks_complete: bool = True) -> Mapping[ProcessId, Rol
         roles[member.id] = _role(member, parent, setters, launchers)
     for member in tree.members.values():
         workers = [c for c in member.children if c in roles and roles[c].name == "dataloader_worker"]
-        for identity, number in _numbers([tree.members[c] for c in workers]) if forks_complete else ():
+        earlier = [m for c in workers if tree.seen_at_attach(m := tree.members[c]) and m.fork is None]
+        for identity, number in _numbers([tree.members[c] for c in workers], earlier) if forks_complete else ():
             roles[identity] = msgspec.structs.replace(roles[identity], worker=number)
     return roles
 
@@ -125,7 +126,7 @@ def _made_a_rank(tree: Tree, member: Member) -> bool:
         return False
     parent = tree.members.get(member.parent) if member.parent else None
     if parent is None:
-        return member.id == tree.root
+        return member.id in tree.roots
     above = _environ(parent)
     # An unreadable environment of the parent proves no difference: say less.
     return above is not None and _rank_identity(environ) != _rank_identity(above)
@@ -139,11 +140,12 @@ def _rank_number(environ: Mapping[str, str] | None) -> tuple[str, int | None]:
     return "LOCAL_RANK", None
 
 
-def _numbers(workers: Iterable[Member]) -> list[tuple[ProcessId, int | None]]:
+def _numbers(workers: Iterable[Member], earlier: Sequence[Member]) -> list[tuple[ProcessId, int | None]]:
     """Numbers by fork order within one loader start.
 
     A start begins anew where all earlier workers had ended. Where some still live and the pause is
-    long it may be another loader's start: no number then, for that worker and those after it.
+    long it may be another loader's start: no number then, for that worker and those after it. Nor while
+    some of those live that ran when oomtrace attached: how many there had been is not known.
     """
     numbered: list[tuple[ProcessId, int | None]] = []
     current: list[Member] = []
@@ -154,6 +156,8 @@ def _numbers(workers: Iterable[Member]) -> list[tuple[ProcessId, int | None]]:
         if current and all(w.end_ns is not None and w.end_ns <= began_ns for w in current):
             current, certain, longest_ns = [], True, 0
         elif pause_ns > max(SHORT_PAUSE_NS, PAUSE_FACTOR * longest_ns):
+            certain = False
+        if any(w.end_ns is None or w.end_ns > began_ns for w in earlier):
             certain = False
         longest_ns = max(longest_ns, pause_ns if current else 0)
         numbered.append((worker.id, len(current) if certain else None))

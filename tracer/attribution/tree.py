@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The process tree of the job, as a pure fold of events. It knows who descends from whom, not what that means."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 import msgspec
 
 from tracer.events import (
     AnyEvent,
+    Attached,
     JobEnded,
     JobStarted,
     OomMark,
@@ -17,11 +19,15 @@ from tracer.events import (
     ProcessForked,
     ProcessGone,
     ProcessId,
+    ProcessOrphaned,
     ProcessSample,
     ProcessSeen,
     SignalSent,
     process_id,
 )
+
+HowKnown = Literal["fork", "attach", "proc"]
+"""Of a line of descent: recorded fork by fork; in part found when oomtrace attached; or in /proc at some later time."""
 
 MAX_DEPTH = 4096
 """Deeper chains of forks than this are no training job but a fork bomb; walking stops here."""
@@ -34,6 +40,8 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     start_ns: int
     """As exact as any source knew it."""
     fork: ProcessForked | None = None
+    orphaned: ProcessOrphaned | None = None
+    """The end of its parent, where its fork was not recorded."""
     execs: tuple[ProcessExeced, ...] = ()
     seen: tuple[ProcessSeen, ...] = ()
     samples: tuple[ProcessSample, ...] = ()
@@ -50,9 +58,10 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def parent(self) -> ProcessId | None:
-        """Who forked it; without a record of that, its parent at first sight in /proc."""
-        if self.fork is not None:
-            return process_id(self.fork.parent_tgid, self.fork.parent_start_ns)
+        """Who forked it; without a record of that, whom it lost, or its parent at first sight in /proc."""
+        told = self.fork or self.orphaned
+        if told is not None:
+            return process_id(told.parent_tgid, told.parent_start_ns)
         first = self.seen[0] if self.seen else None
         if first is None or first.parent_start_ns is None:
             return None
@@ -61,7 +70,10 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def began_ns(self) -> int | None:
         """From when on it is known to have been there."""
-        return self.fork.ts_ns if self.fork is not None else self.seen[0].ts_ns if self.seen else None
+        if self.fork is not None:
+            return self.fork.ts_ns
+        sights = [e.ts_ns for e in (self.orphaned, *self.seen[:1]) if e is not None]
+        return min(sights, default=None)
 
     @property
     def comm(self) -> str | None:
@@ -81,22 +93,32 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tree:
-    """All processes that the events speak of; `members` descend from the job's root, by fork or by first sight."""
+    """All processes that the events speak of; `members` descend from the job's roots, by fork or by first sight.
 
-    def __init__(self, root: JobStarted | None, processes: Mapping[ProcessId, Member]) -> None:
-        self.root_event = root
-        self.root = process_id(root.tgid, root.start_ns) if root else None
+    A job that was started has one root. One that ran already may have several: those who entered its cgroup.
+    """
+
+    def __init__(
+        self, roots: Sequence[JobStarted], processes: Mapping[ProcessId, Member], attached: Sequence[Attached] = ()
+    ) -> None:
+        self.root_event = roots[0] if roots else None
+        self.roots = {process_id(root.tgid, root.start_ns): root for root in roots}
+        self.root = next(iter(self.roots), None)
         self.processes = processes
+        self._attached = attached
         self.members: Mapping[ProcessId, Member] = {p.id: p for p in self._descendants()}
 
     @classmethod
     def of(cls, events: Iterable[AnyEvent]) -> "Tree":
         """Fold events, which are in time order; the kernel's own order of arrival does not matter."""
         lives: dict[ProcessId, _Life] = {}
-        root: JobStarted | None = None
+        roots: list[JobStarted] = []
+        attached: list[Attached] = []
         for event in events:
-            if isinstance(event, JobStarted) and root is None:
-                root = event
+            if isinstance(event, JobStarted) and (not roots or (event.attached and roots[0].attached)):
+                roots.append(event)
+            if isinstance(event, Attached):
+                attached.append(event)
             if isinstance(event, _ABOUT_A_PROCESS):
                 lives.setdefault(process_id(event.tgid, event.start_ns), _Life()).take(event)
         frozen = {identity: life.freeze(identity) for identity, life in lives.items()}
@@ -107,23 +129,35 @@ class Tree:
         for parent, found in children.items():
             if parent in frozen:
                 frozen[parent] = msgspec.structs.replace(frozen[parent], children=tuple(found))
-        return cls(root, frozen)
+        return cls(roots, frozen, attached)
 
     def chain(self, identity: ProcessId) -> tuple[Member, ...] | None:
-        """From the root down to the process; `None` when it is not known to descend from the root."""
+        """From its root down to the process; `None` when it is not known to descend from one."""
         if identity not in self.members:
             return None
         line = [self.members[identity]]
-        while line[-1].id != self.root and len(line) < MAX_DEPTH:
+        while line[-1].id not in self.roots and len(line) < MAX_DEPTH:
             parent = line[-1].parent
             if parent is None or parent not in self.members:
                 return None
             line.append(self.members[parent])
         return tuple(reversed(line))
 
+    def how_known(self, identity: ProcessId) -> HowKnown:
+        """How the line from the root down to the process is known, by its weakest part."""
+        unrecorded = [member for member in (self.chain(identity) or ())[1:] if member.fork is None]
+        if not unrecorded:
+            return "fork"
+        return "attach" if all(map(self.seen_at_attach, unrecorded)) else "proc"
+
     def forks_recorded(self, identity: ProcessId) -> bool:
         """Whether the whole line from the root was recorded fork by fork, and not only seen in /proc."""
-        return all(member.fork is not None for member in (self.chain(identity) or ())[1:])
+        return self.how_known(identity) == "fork"
+
+    def seen_at_attach(self, member: Member) -> bool:
+        """Whether it was found when the tree, which ran already, was put under watch."""
+        first = member.orphaned or (member.seen[0] if member.seen else None)
+        return first is not None and any(a.began_ns <= first.ts_ns <= a.ts_ns for a in self._attached)
 
     def is_ancestor(self, ancestor: ProcessId, identity: ProcessId) -> bool:
         """Whether `ancestor` stands above the process within the tree."""
@@ -154,14 +188,12 @@ class Tree:
         found = [
             m
             for m in self._by_tgid.get(tgid, ())
-            if (m.id == self.root or _had_begun(m, ts_ns)) and (m.end_ns is None or ts_ns <= m.end_ns + _LOG_LAG_NS)
+            if (m.id in self.roots or _had_begun(m, ts_ns)) and (m.end_ns is None or ts_ns <= m.end_ns + _LOG_LAG_NS)
         ]
         return found[0] if len(found) == 1 else None
 
     def _descendants(self) -> Iterator[Member]:
-        if self.root is None:
-            return
-        waiting, met = [self.root], set()
+        waiting, met = list(reversed(self.roots)), set()
         while waiting:
             identity = waiting.pop()
             member = self.processes.get(identity)
@@ -185,6 +217,7 @@ def _had_begun(member: Member, ts_ns: int) -> bool:
 
 _ABOUT_A_PROCESS = (
     ProcessForked,
+    ProcessOrphaned,
     ProcessExeced,
     ProcessExited,
     ProcessSeen,
@@ -203,6 +236,7 @@ class _Life:
 
     start_ns: int = 0
     fork: ProcessForked | None = None
+    orphaned: ProcessOrphaned | None = None
     execs: list[ProcessExeced] = field(default_factory=list)
     seen: list[ProcessSeen] = field(default_factory=list)
     samples: list[ProcessSample] = field(default_factory=list)
@@ -220,7 +254,10 @@ class _Life:
             self.comms.append(comm)
         match event:
             case ProcessForked():
+                # Before it was found, one that ran already forked unseen by the filter.
                 self.fork, self.claimed = self.fork or event, self.claimed or bool(event.in_tree)
+            case ProcessOrphaned():
+                self.orphaned = self.orphaned or event
             case ProcessExeced():
                 self.execs.append(event)
                 self.claimed = True
@@ -244,6 +281,7 @@ class _Life:
             id=identity,
             start_ns=self.start_ns,
             fork=self.fork,
+            orphaned=self.orphaned,
             execs=tuple(self.execs),
             seen=tuple(self.seen),
             samples=tuple(self.samples),

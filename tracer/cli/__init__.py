@@ -10,6 +10,8 @@ import os
 import sys
 from collections.abc import Sequence
 
+from tracer.cli.attach import AttachCommand
+from tracer.cli.codes import exit_code_of
 from tracer.cli.command import Command
 from tracer.cli.console import say, write
 from tracer.cli.doctor import DoctorCommand
@@ -18,23 +20,19 @@ from tracer.cli.parser import Program
 from tracer.cli.report import ReportCommand
 from tracer.cli.run import RunCommand
 from tracer.cli.selftest import SelftestCommand
-from tracer.errors import InputError, KernelUnavailable, OomtraceError, PermissionDenied, UsageError
+from tracer.cli.stop import StopCommand
+from tracer.errors import OomtraceError
 
 COMMANDS: tuple[Command, ...] = (
     RunCommand(),
+    AttachCommand(),
+    StopCommand(),
     ReportCommand(),
     DoctorCommand(),
     SelftestCommand(),
     HelpCommand(),
     CompletionCommand(),
     ManCommand(),
-)
-_EXIT_CODES: tuple[tuple[type[OomtraceError], int], ...] = (
-    (UsageError, 2),
-    (InputError, 3),
-    (PermissionDenied, 4),
-    (KernelUnavailable, 5),
-    (OomtraceError, 5),
 )
 _INTERRUPTED, _BROKEN_PIPE = 128 + 2, 128 + 13
 
@@ -86,8 +84,7 @@ def _run(program: Program, words: list[str]) -> int:
 def _explained(error: OomtraceError, words: Sequence[str], program: Program) -> int:
     from tracer.cli.suggestions import next_command
 
-    code = next(code for kind, code in _EXIT_CODES if isinstance(error, kind))
-    return _told(str(error), code, next_command=next_command(error, words, program))
+    return _told(str(error), exit_code_of(error), next_command=next_command(error, words, program))
 
 
 def _told(text: str, code: int, *, next_command: str | None = None) -> int:

@@ -37,7 +37,7 @@ def say(text: str, *, next_command: str | None = None) -> None:
         OSError: it takes no more.
     """
     lines = [f"oomtrace: {text}"] + ([] if next_command is None else [f"try: {next_command}"])
-    write(sys.stderr, "".join(f"{_harmless(line)}\n" for line in lines))
+    write(sys.stderr, "".join(f"{shown(line)}\n" for line in lines))
 
 
 def try_to_say(text: str, *, next_command: str | None = None) -> None:
@@ -59,9 +59,9 @@ def write(stream: TextIO | None, text: str) -> None:
     stream.flush()
 
 
-def _harmless(line: str) -> str:
-    # Names of files and words of others may hold what moves a cursor.
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in line)
+def shown(text: str) -> str:
+    """Names of files and words of others in a line of ours: they may hold what moves a cursor."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def _is_terminal(stream: TextIO) -> bool:

@@ -13,6 +13,7 @@ from tracer.events.kernel import (
     ProcessExeced,
     ProcessExited,
     ProcessForked,
+    ProcessOrphaned,
     SignalInfo,
     SignalSent,
 )
@@ -37,6 +38,7 @@ from tracer.events.machine import (
 from tracer.events.run import (
     RECORDING_SCHEMA,
     Armed,
+    Attached,
     Clock,
     Disarmed,
     Header,
@@ -63,6 +65,7 @@ LAYOUTS: dict[int, Layout[KernelEvent]] = {
         (Kind.PROCESS_EXECED, ProcessExeced),
         (Kind.PROCESS_EXITED, ProcessExited),
         (Kind.OOM_DECISION, OomDecision),
+        (Kind.PROCESS_ORPHANED, ProcessOrphaned),
     )
 }
 """Every record that the ring buffer can hold, by kind."""
@@ -75,6 +78,7 @@ AnyEvent = (
     | Disarmed
     | TracerPlaced
     | JobStarted
+    | Attached
     | JobEnded
     | ProcessGone
     | Losses
@@ -86,6 +90,7 @@ AnyEvent = (
     | ProcessForked
     | ProcessExeced
     | ProcessExited
+    | ProcessOrphaned
     | OomDecision
     | ProcessSeen
     | ProcessSample
@@ -104,11 +109,11 @@ AnyEvent = (
 """Every event that a recording can hold: a tagged union. `OomStack` is not among them."""
 
 __all__ = [
-    "LAYOUTS", "RECORDING_SCHEMA", "AnyEvent", "Armed", "CgroupSample", "Clock", "Constraint", "Disarmed",
+    "LAYOUTS", "RECORDING_SCHEMA", "AnyEvent", "Armed", "Attached", "CgroupSample", "Clock", "Constraint", "Disarmed",
     "Event", "Header", "HookStatus", "JobEnded", "JobStarted", "KernelEvent", "KernelStack", "Kind",
     "LogEvent", "LogGap", "LoggedDecision", "LoggedInvocation", "LoggedKill", "LoggedOther", "LoggedUsage",
     "Losses", "Note", "OomDecision", "OomLevel", "OomMark", "OomStack", "PidsOfProc", "PressureSample", "ProcessExeced",
-    "ProcessExited", "ProcessForked", "ProcessGone", "ProcessId", "ProcessSample", "ProcessSeen",
-    "ReclaimSample", "SignalInfo", "SignalSent", "Source", "TracerCost", "TracerPlaced", "VmstatSample",
-    "process_id",
+    "ProcessExited", "ProcessForked", "ProcessGone", "ProcessId", "ProcessOrphaned", "ProcessSample",
+    "ProcessSeen", "ReclaimSample", "SignalInfo", "SignalSent", "Source", "TracerCost", "TracerPlaced",
+    "VmstatSample", "process_id",
 ]  # fmt: skip

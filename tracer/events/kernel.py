@@ -23,6 +23,7 @@ class Kind(enum.IntEnum):
     PROCESS_EXECED = 6
     PROCESS_EXITED = 7
     OOM_DECISION = 8
+    PROCESS_ORPHANED = 9
 
 
 class SignalInfo(enum.IntEnum):
@@ -216,6 +217,22 @@ class ProcessExited(KernelEvent, frozen=True, kw_only=True, gc=False):
     def code(self) -> int:
         """The exit code, meaningful when `signal` is 0."""
         return (self.status >> 8) & 0xFF
+
+
+class ProcessOrphaned(KernelEvent, frozen=True, kw_only=True, gc=False):
+    """A process that lives on while its parent is going: from now on /proc shows another parent.
+
+    Sent while the session follows all, of any tree.
+    """
+
+    start_ns: u64
+    parent_start_ns: u64
+    tgid: u32
+    parent_tgid: u32
+    own_tgid: u32
+    """As `ProcessForked` has them."""
+    own_parent_tgid: u32
+    comm: Comm
 
 
 class OomDecision(KernelEvent, frozen=True, kw_only=True, gc=False):

@@ -99,7 +99,25 @@ class JobStarted(Event, frozen=True, kw_only=True, gc=False):
     own_cgroup: bool = False
     """Made by us: nothing else lived in it."""
     attached: bool = False
-    """It ran before the tracer did."""
+    """It ran before the tracer did. There may be several of these then, each the top of a tree of its own."""
+
+
+class Attached(Event, frozen=True, kw_only=True, gc=False):
+    """What ran already was found: the hooks came first, then a scan of /proc that was repeated until nothing was new.
+
+    Whatever was first seen from `began_ns` on until `ts_ns` ran already when it was put into the tree filter.
+    Again for each that joins later (a process that enters the cgroup).
+    """
+
+    began_ns: int
+    processes: int
+    """Of the tree, alive at its end."""
+    complete: bool
+    """Every one is in the tree filter, and every fork since `began_ns` was accounted for."""
+    passes: int = 0
+    cgroup: str | None = None
+    """The cgroup that was asked for; `None`: processes were."""
+    cgroup_id: int | None = None
 
 
 class JobEnded(Event, frozen=True, kw_only=True, gc=False):

@@ -40,6 +40,10 @@ FIELDS = (
     KernelField("task_struct", "comm", "char[16]"),
     KernelField("task_struct", "group_leader", "struct task_struct *"),
     KernelField("task_struct", "real_parent", "struct task_struct *"),
+    # A thread's own children, linked by their `sibling`; those of a thread that ends go to another of its process.
+    KernelField("task_struct", "children", "struct list_head"),
+    KernelField("task_struct", "sibling", "struct list_head"),
+    KernelField("list_head", "next", "struct list_head *"),
     KernelField("task_struct", "real_cred", "struct cred *"),
     KernelField("task_struct", "thread_pid", "struct pid *"),
     KernelField("task_struct", "mm", "struct mm_struct *"),

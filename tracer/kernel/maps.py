@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 _SYSCALL = {"x86_64": 321, "aarch64": 280, "riscv64": 280}
 _LOOKUP, _UPDATE, _DELETE, _NEXT_KEY = 1, 2, 3, 4
-_NEW_OR_NOT = 0
+_NEW_OR_NOT, _NEW = 0, 1
 
 
 class _Element(ctypes.Structure):
@@ -48,6 +48,18 @@ class HashMap:
             OSError: the map is full (E2BIG), or closed.
         """
         self._call(_UPDATE, self._key.pack(key), ctypes.create_string_buffer(self._value.pack(*value)))
+
+    def insert(self, key: int, value: tuple[int, ...]) -> bool:
+        """Sets an entry unless there is one already; whether there was none.
+
+        Raises:
+            OSError: the map is full (E2BIG), or closed.
+        """
+        try:
+            self._call(_UPDATE, self._key.pack(key), ctypes.create_string_buffer(self._value.pack(*value)), _NEW)
+        except FileExistsError:
+            return False
+        return True
 
     def delete(self, key: int) -> bool:
         """Whether it was there.
@@ -93,13 +105,15 @@ class HashMap:
             raise
         return True
 
-    def _call(self, command: int, key: bytes | None, value: "ctypes.Array[ctypes.c_char] | None") -> None:
+    def _call(
+        self, command: int, key: bytes | None, value: "ctypes.Array[ctypes.c_char] | None", flags: int = _NEW_OR_NOT
+    ) -> None:
         held = None if key is None else ctypes.create_string_buffer(key, len(key))
         element = _Element(
             map_fd=self._fd,
             key=0 if held is None else ctypes.addressof(held),
             value=0 if value is None else ctypes.addressof(value),
-            flags=_NEW_OR_NOT,
+            flags=flags,
         )
         number = _SYSCALL[os.uname().machine]
         if self._libc.syscall(number, command, ctypes.byref(element), ctypes.sizeof(element)) < 0:

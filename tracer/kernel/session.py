@@ -23,6 +23,7 @@ from tracer.kernel.handover import Failure, Limits, Report
 from tracer.kernel.maps import Counters, HashMap
 from tracer.kernel.probes import Hook
 from tracer.kernel.ringbuf import RingBuffer
+from tracer.units import TICK_NS
 
 PYTHON = "/usr/bin/python3"
 """The distribution's: the one whose packages include bcc."""
@@ -92,9 +93,21 @@ class Session:
         """
         self._tree.update(tgid, (start_ns,))
 
-    def untrack(self, tgid: int) -> None:
-        """Takes a process out of the tree filter, if it is there."""
-        self._tree.delete(tgid)
+    def track_running(self, tgid: int, start_ns: int) -> None:
+        """The same for one that runs already, and may end and give its pid away meanwhile.
+
+        Whoever stands in the filter under that pid came there by a fork: that one stays.
+
+        Raises:
+            OSError: the filter is full (E2BIG).
+        """
+        self._tree.insert(tgid, (start_ns,))
+
+    def untrack(self, tgid: int, start_ns: int | None = None) -> None:
+        """Takes a process out of the tree filter, if it is there; with a start time no later owner of its pid."""
+        found = self._tree.lookup(tgid) if start_ns is not None else None
+        if start_ns is None or (found is not None and found[0] // TICK_NS == start_ns // TICK_NS):
+            self._tree.delete(tgid)
 
     def tracked(self) -> dict[int, int]:
         """The tree filter: tgid to start time."""

@@ -51,6 +51,12 @@ class KernelFeed:
     def track(self, tgid: int, start_ns: int) -> None:
         self._session.track(tgid, start_ns)
 
+    def track_running(self, tgid: int, start_ns: int) -> None:
+        self._session.track_running(tgid, start_ns)
+
+    def untrack(self, tgid: int, start_ns: int) -> None:
+        self._session.untrack(tgid, start_ns)
+
     def follow_all(self, *, on: bool) -> None:
         self._session.follow_all(on=on)
 

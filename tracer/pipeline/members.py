@@ -12,6 +12,7 @@ from tracer.events import (
     ProcessExited,
     ProcessForked,
     ProcessId,
+    ProcessOrphaned,
     process_id,
 )
 from tracer.pipeline.ports import Row
@@ -53,9 +54,9 @@ class Members:
 
     def apply(self, event: Event) -> Member | None:
         """Take an event in; the process to look at, when it is new or became another program."""
-        if isinstance(event, ProcessForked) and event.own_tgid == 0:
+        if isinstance(event, ProcessForked | ProcessOrphaned) and event.own_tgid == 0:
             return None  # it went to a pid namespace that /proc does not show
-        if isinstance(event, JobStarted | ProcessForked):
+        if isinstance(event, JobStarted | ProcessForked | ProcessOrphaned):
             return self.add(event.tgid, event.start_ns)
         if isinstance(event, ProcessExeced):
             return self._alive.get(process_id(event.tgid, event.start_ns))
@@ -67,6 +68,10 @@ class Members:
         """A process appeared; `None` if it was known."""
         member = Member(tgid, start_ns)
         return None if self.hidden or member.id in self._alive else self._alive.setdefault(member.id, member)
+
+    def drop(self, process: ProcessId) -> None:
+        """It is gone."""
+        self._alive.pop(process, None)
 
     def missing(self, member: Member, now_ns: int, *, patience_ns: int = GONE_AFTER_NS) -> bool:
         """/proc does not have it; whether it is to be given up: then it is no member any more."""

@@ -56,6 +56,10 @@ class Kernel(Protocol):
 
     def track(self, tgid: int, start_ns: int) -> None: ...
 
+    def track_running(self, tgid: int, start_ns: int) -> None: ...
+
+    def untrack(self, tgid: int, start_ns: int) -> None: ...
+
     def follow_all(self, *, on: bool) -> None: ...
 
     def losses(self, now_ns: int) -> Losses: ...
@@ -89,6 +93,14 @@ class Row(Protocol):
     @property
     def start_ns(self) -> int: ...
 
+    @property
+    def comm(self) -> str: ...
+
+    @property
+    def ended(self) -> bool:
+        """It is a zombie."""
+        ...
+
 
 class Processes(Protocol):
     """/proc."""
@@ -115,6 +127,10 @@ class Cgroups(Protocol):
     def sample(self, path: str) -> CgroupSample | None: ...
 
     def cgroup_id(self, path: str) -> int | None: ...
+
+    def processes(self, path: str) -> Sequence[int] | None:
+        """In it and in all below it; `None`: there is no such cgroup."""
+        ...
 
 
 class Host(Protocol):

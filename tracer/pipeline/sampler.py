@@ -85,6 +85,10 @@ class Sampler:
             self._round(now_ns, self._sample_chain())
             self._dense_until_ns = now_ns + STAY_DENSE_NS
 
+    def look_at(self, member: Member, now_ns: int) -> None:
+        """One process by itself."""
+        self._sample_process(member, now_ns)
+
     def finish(self, now_ns: int) -> None:
         """The last round."""
         self._sample_reclaim(now_ns)

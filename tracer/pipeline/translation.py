@@ -107,7 +107,7 @@ class TranslatedProcesses:
         rows = tuple(rows)
         named = {row.tgid: self._table.kernel(row.tgid, row.start_ns) for row in rows}
         return [
-            procfs.Row(tgid, named.get(row.parent_tgid) or 0, row.start_ns)
+            procfs.Row(tgid, named.get(row.parent_tgid) or 0, row.start_ns, row.comm, row.ended)
             for row in rows
             if (tgid := named[row.tgid]) is not None
         ]
@@ -154,6 +154,12 @@ class TranslatedKernel:
 
     def track(self, tgid: int, start_ns: int) -> None:
         self._inner.track(tgid, start_ns - self._namespaces.boottime_shift_ns)
+
+    def track_running(self, tgid: int, start_ns: int) -> None:
+        self._inner.track_running(tgid, start_ns - self._namespaces.boottime_shift_ns)
+
+    def untrack(self, tgid: int, start_ns: int) -> None:
+        self._inner.untrack(tgid, start_ns - self._namespaces.boottime_shift_ns)
 
     def follow_all(self, *, on: bool) -> None:
         self._inner.follow_all(on=on)

@@ -18,7 +18,9 @@ from tracer.events import (
     OomMark,
     ProcessExited,
     ProcessForked,
+    ProcessGone,
     ProcessId,
+    ProcessOrphaned,
     ProcessSeen,
     SignalInfo,
     SignalSent,
@@ -34,6 +36,7 @@ from tracer.units import NS_PER_MS, NS_PER_S
 
 MAX_FOREIGN_SIGNALS = 100
 """Recorded in one second."""
+MAX_READS = 256
 CLOCK_NS = 10 * NS_PER_S
 PENDING_NS = 20 * NS_PER_MS
 LOOK_AFTER_FORK_NS = 100 * NS_PER_MS
@@ -65,6 +68,8 @@ class Watch:
         self._losses_before: Losses | None = None
         self._next_clock_ns = 0
         self._to_look_at: dict[ProcessId, tuple[int, Member]] = {}
+        self.withheld: Callable[[Event], bool] | None = None
+        """Asked before anything is recorded: whether somebody else keeps the event, who may give it back later."""
 
     def arm(self) -> None:
         """Say what watches, and that it does from now on."""
@@ -102,7 +107,10 @@ class Watch:
 
     def take(self, event: Event) -> None:
         """Record an event and do what it asks for."""
-        if _is_foreign(event):
+        if self.withheld is not None:
+            if self.withheld(event):
+                return
+        elif _is_foreign(event):
             if self.foreign is not None:
                 self.foreign(event)
             return
@@ -111,7 +119,7 @@ class Watch:
         self._journal.append(event)
         member = self.members.apply(event)
         if member is not None:
-            self._inspect(member, after_ns=LOOK_AFTER_FORK_NS if isinstance(event, ProcessForked) else 0)
+            self._inspect(member, after_ns=_look_after_ns(event))
         if isinstance(event, ProcessExited):
             self._to_look_at.pop(process_id(event.tgid, event.start_ns), None)
             self._journal.forget(("process", *process_id(event.tgid, event.start_ns)))
@@ -168,6 +176,29 @@ class Watch:
         if now_ns >= self._next_clock_ns:
             self._next_clock_ns = now_ns + CLOCK_NS
             self._record_clock()
+
+    def join(self, seen: ProcessSeen) -> None:
+        """A process that ran already is one of the job's, and looked like this at first sight.
+
+        A closer look comes at the next tick: whoever still searches must not be held up.
+        """
+        self._journal.append(seen)
+        member = self.members.add(seen.tgid, seen.start_ns)
+        if member is not None:
+            self._inspect(member, after_ns=1)
+
+    def lose(self, member: Member, now_ns: int) -> None:
+        """It is gone, and nobody told how it ended."""
+        self.members.drop(member.id)
+        self._journal.forget(("process", *member.id))
+        self._journal.forget(("seen", *member.id))
+        self._journal.append(ProcessGone(ts_ns=now_ns, source="proc", tgid=member.tgid, start_ns=member.start_ns))
+
+    def read_kernel(self) -> None:
+        """Read the ring buffer until it is empty, or long enough."""
+        for _ in range(MAX_READS):
+            if not self._read_kernel():
+                return
 
     def hurry(self) -> None:
         """The end is near: look now at what was to be looked at soon."""
@@ -300,7 +331,11 @@ class Watch:
 def _is_foreign(event: Event) -> bool:
     if isinstance(event, ProcessExited):
         return not event.in_tree and not event.oom_marked
-    return isinstance(event, ProcessForked) and not event.in_tree
+    return isinstance(event, ProcessOrphaned) or (isinstance(event, ProcessForked) and not event.in_tree)
+
+
+def _look_after_ns(event: Event) -> int:
+    return LOOK_AFTER_FORK_NS if isinstance(event, ProcessForked) else int(isinstance(event, ProcessOrphaned))
 
 
 def _is_evidence(event: Event) -> bool:

@@ -93,6 +93,27 @@ class CgroupSource:
         below = path if top == "/" else path[len(top) :]
         return self._hierarchy.mount_point + ("" if below == "/" else below)
 
+    def path_of(self, text: str) -> str | None:
+        """The path of a cgroup that a person names: as /proc/PID/cgroup shows it, or its folder. It need not exist."""
+        if self._hierarchy is None or not text.startswith("/"):
+            return None
+        path, mount_point = _normal(text), self._hierarchy.mount_point
+        if _within(path, mount_point):
+            path = _normal(f"{self._hierarchy.root}/{path[len(mount_point) :]}")
+        return path if self.folder(path) is not None else None
+
+    def processes(self, path: str) -> tuple[int, ...] | None:
+        """In the cgroup and in all below it, as this pid namespace numbers them; `None`: there is no such cgroup."""
+        folder = self.folder(path)
+        if folder is None or not os.path.isdir(folder):
+            return None
+        found: dict[int, None] = {}
+        for below, _, _ in os.walk(folder):
+            words = (read_bytes(f"{below}/cgroup.procs", 1 << 20) or b"").split()  # refused where it is threaded (v2)
+            found.update((int(word), None) for word in words if word.isdigit())
+        found.pop(0, None)  # of another pid namespace: it has no number here
+        return tuple(found)
+
     def sample(self, path: str) -> CgroupSample | None:
         """Its counters now; `None`: there is no such cgroup (any more)."""
         folder = self.folder(path)

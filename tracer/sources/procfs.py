@@ -14,6 +14,9 @@ _FILE_BYTES = 64 * 1024
 _STAT_BYTES = 4096
 _STAT_FIELDS = 50
 """Behind the name: up to exit_code, which came with 3.5."""
+_ENDED = (b"Z", b"X")
+_PF_KTHREAD = 0x0020_0000
+"""include/linux/sched.h"""
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,9 @@ class Row(NamedTuple):
     parent_tgid: int
     start_ns: int
     """CLOCK_BOOTTIME, floored to a tick."""
+    comm: str = ""
+    ended: bool = False
+    """A zombie without a thread that lives. The leader alone may have ended, and its process goes on."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +125,12 @@ def _exit_status(fields: list[bytes]) -> int | None:
     return int(fields[49]) or None
 
 
+def is_kernel_thread(proc_root: str, pid: int) -> bool:
+    """Whether it is a thread of the kernel's own (PF_KTHREAD in its flags)."""
+    fields = (read_bytes(f"{proc_root}/{pid}/stat") or b"").rpartition(b")")[2].split()
+    return len(fields) > 6 and fields[6].isdigit() and bool(int(fields[6]) & _PF_KTHREAD)
+
+
 def read_table(proc_root: str) -> list[Row]:
     """All processes, in one pass over /proc/PID/stat: three system calls each, for it is done over and over."""
     rows: list[Row] = []
@@ -130,8 +142,11 @@ def read_table(proc_root: str) -> list[Row]:
         except OSError:
             continue  # gone
         try:
-            fields = os.read(fd, _STAT_BYTES).rpartition(b")")[2].split(None, 20)
-            rows.append(Row(int(name), int(fields[1]), int(fields[19]) * TICK_NS))
+            head, _, rest = os.read(fd, _STAT_BYTES).rpartition(b")")
+            fields = rest.split(None, 20)
+            comm = text_of(head.partition(b"(")[2])
+            ended = fields[0] in _ENDED and int(fields[17]) <= 1
+            rows.append(Row(int(name), int(fields[1]), int(fields[19]) * TICK_NS, comm, ended))
         except (OSError, ValueError, IndexError):
             continue
         finally:

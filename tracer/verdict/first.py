@@ -54,9 +54,9 @@ def _can_have_failed_it(case: Case, finding: Finding, explained: ProcessId | Non
         by = death.by if death is not None else None
         sender = people.sender_id(by) if by is not None else None
         # A helper that the job ended by itself is tidied up, whatever else went wrong.
-        involved = _in_training(case, identity) or identity == case.story.tree.root
+        involved = _in_training(case, identity) or identity in case.story.tree.roots
         return involved and (sender is None or not _in_training(case, sender))
-    if any(_in_training(case, one) or one == case.story.tree.root for one in finding.ids):
+    if any(_in_training(case, one) or one in case.story.tree.roots for one in finding.ids):
         return True
     end = case.root_death
     if finding.kind == "oom":
@@ -88,11 +88,11 @@ def _explains_the_status(case: Case) -> ProcessId | None:
 
 def _is_child(case: Case, identity: ProcessId) -> bool:
     member = case.story.tree.members.get(identity)
-    return member is not None and member.parent == case.story.tree.root
+    return member is not None and member.parent in case.story.tree.roots
 
 
 def _has_part(case: Case, identity: ProcessId) -> bool:
-    return _in_training(case, identity) or identity == case.story.tree.root or _is_child(case, identity)
+    return _in_training(case, identity) or identity in case.story.tree.roots or _is_child(case, identity)
 
 
 def _in_training(case: Case, identity: ProcessId) -> bool:

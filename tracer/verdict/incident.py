@@ -6,7 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from tracer.events import ProcessId
+from tracer.attribution.tree import HowKnown
+from tracer.events import Attached, ProcessId
 from tracer.verdict.deaths import Death, find_deaths
 from tracer.verdict.kills import Kills, find_kills
 from tracer.verdict.model import Incident, Link, Rung, Status, Strength
@@ -79,10 +80,12 @@ def belongs(story: Story, identity: ProcessId, name: str = "it is yours") -> Lin
     )
     status: Status = "present"
     rung: Rung | None = "bpf" if member is not None and member.claimed else "proc"
-    if line is not None and not story.tree.forks_recorded(identity):
+    known = story.tree.how_known(identity)
+    attached = story.job is not None and story.job.attached
+    if line is not None and (known == "proc" or (attached and not story.follows_job)):
         status, rung, statement = "not_observed", "proc", f"{line}, as seen in /proc: its forks were not recorded"
     elif line is not None:
-        statement = f"{line} (the job itself)" if identity == story.tree.root else line
+        statement = line + _since_when(story, identity, known)
     elif member is not None and member.claimed:
         status, evidence = "not_observed", ()
         statement = "the kernel's tree filter had it, but its line of forks from the job was not recorded in full"
@@ -90,3 +93,18 @@ def belongs(story: Story, identity: ProcessId, name: str = "it is yours") -> Lin
         status, evidence, rung = "absent", (), "bpf" if story.watched("sched_process_fork") else None
         statement = "it does not descend from the job"
     return Link(link=3, name=name, status=status, statement=statement, evidence=evidence, rung=rung)
+
+
+def _since_when(story: Story, identity: ProcessId, known: HowKnown) -> str:
+    """What to say of a line of descent beside its names."""
+    attached = next(iter(story.of(Attached)), None)
+    if identity in story.tree.roots:
+        in_cgroup = attached is not None and attached.cgroup is not None
+        return f" (in cgroup {attached.cgroup})" if attached is not None and in_cgroup else " (the job itself)"
+    if attached is None:
+        return ""
+    member = story.tree.members[identity]
+    if known == "fork":
+        return ", recorded at fork"
+    seen = "seen in /proc at attach"
+    return f", {seen}" if member.fork is None else f", recorded at fork; above it {seen}"

@@ -122,10 +122,11 @@ def _job(case: Case) -> Job | None:
     member = story.tree.processes.get(story.tree.root) if story.tree.root else None
     vanished = member is not None and member.gone is not None
     return Job(
-        argv=started.argv,
+        argv=story.command,
         pid=started.tgid,
         cgroup=started.cgroup,
-        started_at=story.utc(started.ts_ns),
+        started_at=story.began_at(started),
+        attached_at=story.utc(started.ts_ns) if started.attached else None,
         ended_at=story.utc(death.at_ns) if death else None,
         status=death.status if death else None if vanished else "running",
     )
@@ -138,7 +139,7 @@ def _caveats(case: Case, findings: Sequence[Finding]) -> tuple[str, ...]:
     story = case.story
     strangers = [k for k in case.kills.kills if not story.is_ours(k.id.tgid, k.start_ns)]
     for unsure, where in ((True, "; whether that was of this job could not be told"), (False, " outside this job")):
-        group = [k for k in strangers if story.may_be_ours(k.levels) == unsure]
+        group = [k for k in strangers if story.may_be_ours(k.levels, k.at_ns) == unsure]
         if group:
             name = group[0].mark.comm if group[0].mark is not None else "?"
             more = f" and {len(group) - 1} more" if len(group) > 1 else ""

@@ -196,6 +196,8 @@ class Job(Struct, frozen=True, kw_only=True):
     pid: int | None = None
     cgroup: str | None = None
     started_at: str | None = None
+    attached_at: str | None = None
+    """Since when it was watched, of a job that ran already."""
     ended_at: str | None = None
     status: str | None = None
     """`exit 1`, `signal 9`, `running`; `None`: not observed."""

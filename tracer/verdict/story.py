@@ -11,6 +11,7 @@ from tracer.attribution.tree import Member, Tree
 from tracer.events import (
     AnyEvent,
     Armed,
+    Attached,
     CgroupSample,
     Clock,
     Disarmed,
@@ -80,7 +81,8 @@ class Story:
     def roles(self) -> dict[ProcessId, Role]:
         """A role for every member of the tree."""
         lost = any(e.dropped.get("process_forked") or e.untracked or e.unknown or e.short for e in self.of(Losses))
-        return dict(assign(self.tree, forks_complete=not lost and not self.missing_events))
+        found_whole = all(attached.complete for attached in self.of(Attached))
+        return dict(assign(self.tree, forks_complete=found_whole and not lost and not self.missing_events))
 
     @cached_property
     def ranks(self) -> int:
@@ -94,6 +96,20 @@ class Story:
     @cached_property
     def job(self) -> JobStarted | None:
         return self.tree.root_event
+
+    @property
+    def command(self) -> tuple[str, ...] | None:
+        """What the job was started as; of one that ran already, what its first process was seen to be."""
+        if self.job is None or self.job.argv is not None or self.tree.root is None:
+            return None if self.job is None else self.job.argv
+        root = self.tree.processes.get(self.tree.root)
+        return next((s.cmdline for s in root.seen if s.cmdline is not None), None) if root is not None else None
+
+    def began_at(self, started: JobStarted) -> str | None:
+        """Wall time of a job's beginning; of one that ran already that of its first process."""
+        if not started.attached or self.header is None:
+            return self.utc(started.ts_ns)
+        return self.utc(started.start_ns - self.header.boottime_ns + self.header.ts_ns)
 
     @cached_property
     def hooks(self) -> dict[str, HookStatus]:
@@ -130,17 +146,33 @@ class Story:
         """How deep the tracer's pid namespace lies; 0 where that is not known."""
         return self.placed.job_ns_level if self.placed is not None else 0
 
-    @property
+    @cached_property
     def follows_job(self) -> bool:
         """Whether the kernel's tree filter had the job's first process: its hooks then speak of this job.
 
         In a pid or time namespace of its own the tracer's idea of that process is none that the kernel has, unless
         the two were compared. Where that was not recorded, the filter must be seen to have had the process.
+        Of a tree that ran already any process will do: what counts is that /proc and the kernel know it as one.
         """
         if self.placed is not None:
             return self.tree.root == process_id(self.placed.job_tgid, self.placed.job_start_ns)
+        if self.job is not None and self.job.attached:
+            return any(map(self._is_the_kernels, self.tree.members.values()))
         root = self.tree.processes.get(self.tree.root) if self.tree.root else None
         return root is not None and root.claimed
+
+    def _is_the_kernels(self, member: Member) -> bool:
+        """Whether a process that /proc had shown was in the tree filter, by a record about it or about its child."""
+        if member.id not in self.tree.roots and not any(seen.source == "proc" for seen in member.seen):
+            return False
+        forks = (self.tree.processes[child].fork for child in member.children)
+        return member.claimed or any(fork is not None and fork.in_tree for fork in forks)
+
+    def watched_since_attach(self, *hooks: str) -> bool:
+        """Whether a job that ran already was watched whole from then on to the end."""
+        attached = self.of(Attached)
+        whole = bool(attached) and all(one.complete for one in attached)
+        return whole and self.watched(*hooks) and self.follows_job and bool(self.of(Disarmed))
 
     def watched_from_start(self, *hooks: str) -> bool:
         """Whether it was so before the job began, and to the end."""
@@ -208,7 +240,10 @@ class Story:
         if last is not None and last.log_gaps:
             found.append(f"{last.log_gaps} records of the kernel log were overwritten before they could be read.")
         watched = bool(self.of(Armed)) and bool(self.of(Disarmed))
-        if watched and self.tree.root is not None and not self.follows_job and not self.pids_differ:
+        # Of a job that ran already, and goes on as it did, the kernel has nothing to tell.
+        quiet = self.job is not None and self.job.attached and all(m.gone is None for m in self.tree.members.values())
+        unsure = watched and self.tree.root is not None and not self.follows_job
+        if unsure and not quiet and not self.pids_differ:
             found.append("The kernel's records could not be told to be of this job: is there a pid or time namespace?")
         untrusted = sum(1 for e in self.of(LogEvent) if not e.trusted)
         if untrusted:
@@ -243,10 +278,19 @@ class Story:
         member = self.member(tgid, start_ns)
         return member is not None and (member.id in self.tree.members or member.claimed)
 
-    def may_be_ours(self, levels: Sequence[OomLevel]) -> bool:
-        """Whether a kill that is not known to be of the job may be: in its own cgroup, or pids cannot be compared."""
-        own = self.job.cgroup_id if self.job is not None and self.job.own_cgroup else None
-        return not self.follows_job or own in {level.cgroup_id for level in levels}
+    def may_be_ours(self, levels: Sequence[OomLevel], at_ns: int | None = None) -> bool:
+        """Whether a kill that is not known to be of the job may be: in its own cgroup, or pids cannot be compared.
+
+        Or before a tree that ran already was found.
+        """
+        attached = self.of(Attached)
+        if not self.follows_job or (self.job is not None and self.job.attached and not attached):
+            return True
+        own = {one.cgroup_id for one in attached if one.cgroup is not None}
+        if self.job is not None and self.job.own_cgroup:
+            own.add(self.job.cgroup_id)
+        early = bool(attached) and at_ns is not None and at_ns < attached[0].ts_ns
+        return early or any(level.cgroup_id in own for level in levels)
 
     def member(self, tgid: int, start_ns: int) -> Member | None:
         """Everything known of the process."""

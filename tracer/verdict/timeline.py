@@ -72,7 +72,9 @@ def _entry(about: Finding, at_ns: int, kind: EntryKind, who: str, text: str, **m
 def _start(case: Case, primary: Finding) -> Iterable[Entry]:
     job = case.story.job
     if job is not None:
-        command = " ".join(job.argv) if job.argv else "the job"
+        argv = case.story.command
+        command = " ".join(argv) if argv else "the job"
+        command = f"attached to {command}" if job.attached else command
         who = people.short(case.story, process_id(job.tgid, job.start_ns))
         yield _entry(primary, job.ts_ns, "start", who, command, pid=job.tgid, evidence=(job.seq,))
 
@@ -219,7 +221,7 @@ def _kills(case: Case, primary: Finding) -> Iterable[Entry]:
     # Of others the nearest one: what they are to this job is not known, and a busy machine has many.
     if others:
         nearest = min(others, key=lambda k: abs(k.at_ns - primary.at_ns))
-        unsure = case.story.may_be_ours(nearest.levels)
+        unsure = case.story.may_be_ours(nearest.levels, nearest.at_ns)
         text = "killed; whether it was of this job is not known" if unsure else "killed"
         text += f", and {len(others) - 1} more" if len(others) > 1 else ""
         yield _kill(case, primary, nearest, text, outside=not unsure, named=True)
@@ -318,7 +320,7 @@ def _exits(case: Case, primary: Finding, downed: set[ProcessId]) -> Iterable[Ent
 
 def _worth_telling(case: Case, primary: Finding, death: Death) -> bool:
     """The root's end, and failures: of a helper only a signal, since many exit with some status by design."""
-    if death.id == case.story.tree.root:
+    if death.id in case.story.tree.roots:
         return True
     role = case.story.roles.get(death.id)
     part = role is not None and role.name in TRAINING_ROLES

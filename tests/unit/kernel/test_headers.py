@@ -11,6 +11,8 @@ from tracer.kernel.btf import Btf, BtfError
 from tracer.kernel.fields import ENUMERATORS, FIELDS
 
 MEMCG_EVENTS = 9
+EMBEDDED = {"page_counter": 48, "list_head": 24}
+"""Structs that stand in others, and their sizes."""
 
 
 class Kernel:
@@ -30,8 +32,9 @@ class Kernel:
             type_id, size = self.build.pointer(), 8
         elif base == "struct upid":
             type_id, size = self.build.integer("u64"), 8
-        elif base == "struct page_counter":
-            type_id, size = self.build.ids["page_counter"], 48
+        elif base.removeprefix("struct ") in EMBEDDED:
+            name = base.removeprefix("struct ")
+            type_id, size = self.build.ids[name], EMBEDDED[name]
         else:
             type_id, size = self.build.integer(base), SIZES[base]
         if "[" not in c_type:
@@ -41,7 +44,7 @@ class Kernel:
 
     def header(self) -> str:
         structs: dict[str, list[tuple[str, str]]] = {}
-        for field in sorted(FIELDS, key=lambda f: f.struct != "page_counter"):
+        for field in sorted(FIELDS, key=lambda f: f.struct not in EMBEDDED):
             name = f"{field.struct}.{field.name}"
             if name not in self.without:
                 members = structs.setdefault(field.struct, [])
@@ -67,7 +70,7 @@ class Kernel:
                 type_id = self.build.structure(f"{struct}_{outer}", size, [(inner, type_id, 0)])
             placed.append((outer, type_id, offset))
             offset += size
-        size = 48 if struct == "page_counter" else 8 if struct == "upid" else 2000
+        size = EMBEDDED.get(struct, 8 if struct == "upid" else 2000)
         self.build.ids[struct] = self.build.structure(struct, size, placed)
 
     def rss_type(self) -> int:

@@ -44,6 +44,7 @@ class Feed:
     def __init__(self):
         self._read_fd, self._write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.waiting, self.tracked, self.pairs = [], [], []
+        self.untracked = []
         self.fault = None
         self.lost = Losses(ts_ns=0)
         self.following, self.switched, self.tells_forks = False, [], True
@@ -71,6 +72,12 @@ class Feed:
 
     def track(self, tgid, start_ns):
         self.tracked.append((tgid, start_ns))
+
+    def track_running(self, tgid, start_ns):
+        self.tracked.append((tgid, start_ns))
+
+    def untrack(self, tgid, start_ns):
+        self.untracked.append((tgid, start_ns))
 
     def calibrate(self, mark_ts_ns, log_usec):
         self.pairs.append((mark_ts_ns, log_usec))
@@ -121,6 +128,7 @@ class Cgroups:
     def __init__(self):
         self.usage_bytes, self.limit_bytes, self.file_bytes = 10, 1000, 0
         self.oom_kill = None
+        self.inside = ()
 
     def memory_cgroup_of(self, tgid):
         return "/job"
@@ -130,6 +138,9 @@ class Cgroups:
 
     def cgroup_id(self, path):
         return 77
+
+    def processes(self, path):
+        return self.inside
 
     def sample(self, path):
         if path == "/":

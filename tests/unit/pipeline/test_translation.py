@@ -116,7 +116,10 @@ def test_a_pid_that_no_fork_told_of_is_not_taken_for_one_of_ours(processes, tgid
 def test_the_table_of_all_holds_what_can_be_named(processes, inner):
     inner.below = {10: [11, 12], 0: [10]}
 
-    assert {tuple(row) for row in processes.table()} == {(JOB, 0, START_NS), (WORKER, JOB, START_NS)}
+    assert {tuple(row) for row in processes.table()} == {
+        (JOB, 0, START_NS, "", False),
+        (WORKER, JOB, START_NS, "", False),
+    }
 
 
 def test_where_the_recording_speaks_our_own_pids_nothing_is_changed(processes, inner, table):
@@ -137,6 +140,14 @@ def feed():
 
 
 SHIFTED = Namespaces(monotonic_shift_ns=500, boottime_shift_ns=30)
+
+
+def test_one_that_runs_already_is_put_in_and_taken_out_by_the_kernels_clock(feed):
+    kernel = TranslatedKernel(feed, SHIFTED, None)
+    kernel.track_running(7, 1030)
+    kernel.untrack(7, 1030)
+
+    assert (feed.tracked, feed.untracked) == ([(7, 1000)], [(7, 1000)])
 
 
 def test_records_come_in_our_clocks_and_are_tracked_in_the_kernels(feed):

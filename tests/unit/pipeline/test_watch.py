@@ -43,11 +43,11 @@ class Book(Notebook):
     def note(self, text):
         self.events.append(text)
 
-    def secure(self):
-        self.secured = True
-
     def flush(self):
         pass
+
+    def secure(self):
+        self.secured = True
 
 
 class Bench:

@@ -143,7 +143,7 @@ def test_the_table_says_who_is_below_whom_since_when(start, source):
     table = {row.tgid: row for row in source.table()}
     [grandchild] = [row for row in table.values() if row.parent_tgid == child.pid]
 
-    assert table[child.pid] == (child.pid, os.getpid(), source.start_ns(child.pid))
+    assert table[child.pid][:3] == (child.pid, os.getpid(), source.start_ns(child.pid))
     assert grandchild.start_ns == source.start_ns(grandchild.tgid)
     assert set(table) >= {1, os.getpid()}
     os.kill(grandchild.tgid, signal.SIGKILL)
@@ -157,7 +157,18 @@ def test_the_table_leaves_out_what_is_no_process_or_cannot_be_read(tmp_path):
     (tmp_path / "10").mkdir()
     (tmp_path / "11" / "stat").mkdir(parents=True)
 
-    assert ProcessSource(str(tmp_path)).table() == [(7, 3, 55 * TICK_NS)]
+    assert ProcessSource(str(tmp_path)).table() == [(7, 3, 55 * TICK_NS, "a) b (S", False)]
+
+
+@pytest.mark.parametrize(
+    "state, threads, ended", [("S", 1, False), ("Z", 1, True), ("X", 0, True), ("Z", 2, False), ("D", 1, False)]
+)
+def test_a_zombie_has_ended_unless_a_thread_of_it_lives(tmp_path, state, threads, ended):
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "stat").write_text(f"7 (a) {state} 3 7 5 0 -1 0 1 2 3 4 5 6 7 8 20 0 {threads} 0 55 0\n")
+
+    [row] = ProcessSource(str(tmp_path)).table()
+    assert row.ended == ended
 
 
 def test_a_pid_that_is_taken_by_another_process_while_it_is_read_is_refused(start, source, monkeypatch):

@@ -63,6 +63,10 @@ def _doubts(case: Case, death: Death) -> tuple[str, ...]:
 def _summary(case: Case, death: Death, how: str, doubts: Sequence[str]) -> str:
     processes = len(case.story.tree.members)
     count = f" ({processes} processes)" if processes > 1 else ""
+    if _watched_since_attach(case, doubts):
+        who = people.subject(case.story, death.id)
+        nothing = f"the kernel killed nothing of the job{count} for want of memory"
+        return f"{who} {how} by itself; {nothing} since {_then(case)}."
     if doubts or not case.story.watched_from_start(*HOOKS):
         return f"{people.subject(case.story, death.id)} {how}; that nothing of the job was killed is not certain."
     if case.kills.kills:
@@ -94,6 +98,9 @@ def _nothing_killed(case: Case, doubts: Sequence[str]) -> Link:
         return Link(
             link=2, name=name, status="absent", statement=statement, evidence=ours[0].evidence, rung=ours[0].rung
         )
+    if _watched_since_attach(case, doubts):
+        statement = f"no OOM kill in the job since {_then(case)}; before that nothing was watched"
+        return Link(link=2, name=name, status="not_observed", statement=statement, rung="bpf")
     if not case.story.watched_from_start(*HOOKS):
         statement = "OOM kills were not watched from start to end"
         if not counts_were_read(story := case.story):
@@ -105,6 +112,18 @@ def _nothing_killed(case: Case, doubts: Sequence[str]) -> Link:
         return Link(link=2, name=name, status="not_observed", statement=f"not certain: {doubts[0]}", rung="bpf")
     statement = "no OOM kill in the job from its start to its end"
     return Link(link=2, name=name, status="present", statement=statement, rung="bpf")
+
+
+def _watched_since_attach(case: Case, doubts: Sequence[str]) -> bool:
+    """Whether all that is missing to a watch from start to end is what lay before oomtrace attached."""
+    ours = any(case.story.is_ours(k.id.tgid, k.start_ns) for k in case.kills.kills)
+    return not doubts and not ours and case.story.watched_since_attach(*HOOKS)
+
+
+def _then(case: Case) -> str:
+    job = case.story.job
+    clock = (case.story.utc(job.ts_ns) or "")[11:19] if job is not None else ""
+    return f"oomtrace attached at {clock} UTC" if clock else "oomtrace attached"
 
 
 def _waited(death: Death) -> Link:
@@ -133,6 +152,12 @@ def _inconclusive(case: Case) -> Finding:
     statement = "it vanished, and its exit was not seen" if gone else "it was still running when the recording ended"
     if root is None:
         statement = "the recording does not say what the job was"
+    headline = "No end of the job was observed"
+    if story.job is not None and story.job.attached and not gone:
+        doubts = (*story.doubts(story.job.ts_ns, last_ns), *unexplained(story, case.kills))
+        headline = "The job still ran when the watching ended"
+        if _watched_since_attach(case, doubts):
+            statement += f"; the kernel killed nothing of it for want of memory since {_then(case)}"
     return Finding(
         at_ns=last_ns,
         ids=(root,) if root else (),
@@ -141,7 +166,7 @@ def _inconclusive(case: Case) -> Finding:
             cause="inconclusive",
             strength="possible",
             at=story.utc(last_ns),
-            headline="No end of the job was observed",
+            headline=headline,
             summary=f"{people.subject(story, root) if root else 'The job'}: {statement}.",
             victim=people.process(story, root) if root else None,
             proof=(Link(link=4, name="it ended", status="not_observed", statement=statement),),
