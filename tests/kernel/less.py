@@ -117,11 +117,25 @@ class Less:
             run.verdict = self.report()
         return run
 
-    def report(self, *prefix: str) -> dict:
+    def report(self) -> dict:
         """The verdict over the recording, as a document."""
-        command = [*prefix, sys.executable, "-m", "tracer", "report", "--json", str(self.path)]
+        return self._report(sys.executable, "-m", "tracer", "report", "--json", self.path)
+
+    def report_elsewhere(self, setup: str) -> dict:
+        """The same by nobody, in another folder, on a machine from which `setup` took something away."""
+        code, copy = f"{WORK}/code", f"{WORK}/copy.oomtrace"
+        script = f"""
+            {cover(WORK)} && mkdir {code} && mount --bind {ROOT} {code} || exit 99
+            cp {shlex.quote(str(self.path))} {copy} && chmod 644 {copy} || exit 99
+            {setup} || exit 99
+            cd / && PYTHONPATH={code} exec {NOBODY} {sys.executable} -m tracer report --json {copy}
+        """
+        return self._report("unshare", "--mount", "--propagation", "private", "sh", "-c", script)
+
+    def _report(self, *command: object) -> dict:
         environ = self.environ | {"PYTHONPATH": str(ROOT)}
-        done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60 * SLOWER, check=False)
+        words = [str(word) for word in command]
+        done = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=60 * SLOWER, check=False)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
