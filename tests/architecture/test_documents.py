@@ -42,3 +42,11 @@ def test_the_examples_of_the_architecture_define_what_they_show():
         exec(compile(example, "README.md", "exec"), {"__name__": "example"})
 
     assert len(shown) == 4
+
+
+def test_every_test_that_is_named_exists():
+    tests = "\n".join(path.read_text() for path in files() if path.name.startswith("test_") and path.suffix == ".py")
+    for document in DOCUMENTS:
+        named = re.findall(r"`(test_\w+)`", document.read_text())
+
+        assert [one for one in named if f"def {one}(" not in tests] == [], document
