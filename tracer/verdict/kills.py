@@ -42,6 +42,8 @@ BRACKET_NS = 1 * NS_PER_S
 LOG_WINDOW_NS = 5 * NS_PER_S
 """printk's clock drifts between calibrations; a pid is not reused for another OOM kill this fast."""
 KERNEL_INFO = frozenset({SignalInfo.PRIV, SignalInfo.FORCED})
+PF_EXITING = 0x0000_0004
+"""include/linux/sched.h; stable since 2.6.27."""
 
 
 class Kill(msgspec.Struct, frozen=True, kw_only=True):
@@ -232,9 +234,12 @@ def _same_oom(story: Story, kill: Kill, signal: SignalSent) -> bool:
     mark = kill.mark
     if mark is None or mark.trigger_tid != signal.sender_tid or not 0 <= signal.ts_ns - mark.ts_ns <= BRACKET_NS:
         return False
+    # Once the trigger is exiting, its SIGKILLs may be the teardown of its pid namespace. Of one that is none of the
+    # job's no exit is recorded, but its flags are.
+    if signal.sender_flags & PF_EXITING:
+        return False
     trigger = process_id(mark.trigger_tgid, mark.trigger_start_ns)
     exited = story.tree.processes[trigger].exit if trigger in story.tree.processes else None
-    # Once the trigger is exiting, its SIGKILLs may be the teardown of its pid namespace.
     return exited is None or exited.ts_ns > signal.ts_ns
 
 

@@ -5,7 +5,7 @@ from tracer.attribution import roles
 from tracer.attribution.tree import Member
 from tracer.events import OomMark, ProcessId, ProcessSample, SignalInfo, SignalSent, process_id
 from tracer.units import NS_PER_S
-from tracer.verdict.kills import KERNEL_INFO, Kill
+from tracer.verdict.kills import KERNEL_INFO, PF_EXITING, Kill
 from tracer.verdict.model import Process, Sender, SenderKind
 from tracer.verdict.owner import is_whole
 from tracer.verdict.story import Story
@@ -14,7 +14,6 @@ SENT_BY_CURRENT = frozenset({0, -1, -6})
 """SI_USER, SI_QUEUE, SI_TKILL (include/uapi/asm-generic/siginfo.h)."""
 FAULT_SIGNALS = frozenset({4, 5, 6, 7, 8, 11, 31})
 """Raised by the kernel with a positive code for what a process did."""
-PF_EXITING = 0x0000_0004
 PF_KTHREAD = 0x0020_0000
 """include/linux/sched.h; stable since 2.6.27."""
 

@@ -10,7 +10,15 @@ from tracer.verdict.story import Story
 
 def unexplained(story: Story, kills: Kills) -> tuple[str, ...]:
     """Signs of an OOM kill in the job that was not seen as one: marked exits, the log, the cgroup's counter."""
-    return tuple(dict.fromkeys([*_marked_exits(story, kills), *_logged(story, kills), *_counted(story, kills)]))
+    signs = (_of_nobody_known, _marked_exits, _logged, _counted)
+    return tuple(dict.fromkeys(text for find in signs for text in find(story, kills)))
+
+
+def _of_nobody_known(story: Story, kills: Kills) -> Iterable[str]:
+    """Kills that were seen in full, of processes that may well be the job's."""
+    for kill in kills.kills:
+        if not story.is_ours(kill.id.tgid, kill.start_ns) and story.may_be_ours(kill.levels, kill.at_ns):
+            yield f"whether pid {kill.id.tgid}, which the kernel killed for want of memory, was of the job is not known"
 
 
 def _marked_exits(story: Story, kills: Kills) -> Iterable[str]:

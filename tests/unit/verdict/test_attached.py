@@ -261,6 +261,19 @@ def test_a_kill_in_the_cgroup_of_one_that_was_never_seen_may_be_of_the_job() -> 
     assert any("could not be told" in caveat for caveat in judge(scene.end(None)).verdict.caveats)
 
 
+def test_that_nothing_was_killed_is_not_said_beside_a_kill_in_the_cgroup_of_one_that_was_never_seen() -> None:
+    scene = Running()
+    scene.attach(cgroup="/box")
+    scene.oom_signal(999, 999, in_tree=0)
+    mark = scene.mark(999, 999)
+    scene.level(mark, 0, name="box", cgroup_id=4711, events_local_oom=1)
+    scene.stack(mark)
+    running, ended = judge(scene.end(None)), judge(scene.end(1 << 8))
+
+    assert not any("killed nothing" in primary(report).summary for report in (running, ended))
+    assert "no OOM kill" not in "".join(link.statement for link in primary(ended).proof)
+
+
 def test_a_kill_before_the_tree_was_found_is_not_told_to_be_outside_of_it() -> None:
     scene = Running()
     scene.attach()

@@ -129,3 +129,15 @@ def test_cgroups_without_an_id_or_a_count_say_nothing() -> None:
     assert 1 == len(doubts(scene))
     assert () == doubts(without_id)
     assert () == doubts([e for e in scene.events if not isinstance(e, JobStarted)])
+
+
+@pytest.mark.parametrize(("cgroup_id", "told"), [(77, True), (78, False)])
+def test_a_kill_in_the_jobs_own_cgroup_of_one_that_no_fork_told_of_is_a_doubt(*, cgroup_id: int, told: bool) -> None:
+    scene = begun()
+    scene.oom_signal(4242, 4242, in_tree=0)
+    mark = scene.mark(4242, 4242)
+    scene.level(mark, 0, name="c", cgroup_id=cgroup_id, events_local_oom=1)
+    scene.stack(mark)
+    scene.exit(LAUNCHER, 0)
+
+    assert told == bool(doubts(scene))

@@ -7,10 +7,11 @@ import msgspec
 import pytest
 
 from tests.unit.verdict.marks import OTHER, TRIGGER, VICTIM, begun, found, marked, only
-from tests.unit.verdict.scenes import DYING_STACK, HOOKS, LAUNCHER, WORKERS, Scene, changed, identity
+from tests.unit.verdict.scenes import DYING_STACK, HOOKS, LAUNCHER, WORKERS, Scene, changed, identity, primary
 from tracer.events import Header, LoggedDecision, LoggedKill, LoggedUsage, SignalInfo
 from tracer.units import NS_PER_MS, NS_PER_S
-from tracer.verdict.kills import Kill, find_kills
+from tracer.verdict.judge import judge
+from tracer.verdict.kills import PF_EXITING, Kill, find_kills
 from tracer.verdict.story import Story
 
 
@@ -116,6 +117,17 @@ def test_a_trigger_of_which_nothing_else_is_known_may_have_sharers() -> None:
 
     assert kill is not None
     assert identity(VICTIM) == kill.sharer_of
+
+
+def test_a_trigger_outside_of_the_job_that_is_exiting_has_no_sharers() -> None:
+    # The first process of a container, whose own exit is none of the job's records, takes the container with it.
+    scene = begun()
+    scene.kill(VICTIM, 4242)
+    scene.oom_signal(OTHER, 4242, sender_flags=PF_EXITING)
+    scene.exit(OTHER, 9)
+
+    assert found(scene).of(identity(OTHER)) is None
+    assert [VICTIM] == [victim.pid for victim in primary(judge(scene.finish())).victims]
 
 
 def test_the_first_signal_to_a_sharer_is_its_kill() -> None:
