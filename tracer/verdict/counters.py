@@ -246,13 +246,24 @@ def _named(story: Story, rise: Rise, inside: Sequence[Candidate]) -> tuple[Candi
     others = [
         held_bytes(m, rise.to_ns) or 0
         for m in story.tree.members.values()
-        if m.id not in ids and (m.end_ns is None or m.end_ns >= rise.from_ns) and m.ended is None
+        if m.id not in ids and all(end.ts_ns >= rise.from_ns for end in (m.exit or m.gone, m.ended) if end is not None)
     ]
     seen = sum(c.memory_bytes or 0 for c in inside) + sum(others)
     largest = least >= max(others, default=0) and least >= DOMINANCE * max(
         (c.memory_bytes or 0 for c in rest), default=0
     )
-    return top if least and largest and seen >= EXPLAINED_SHARE * room else ()
+    explained = seen >= EXPLAINED_SHARE * room and all(c.by_sigkill or _fills(c, inside, others, room) for c in top)
+    return top if least and largest and explained else ()
+
+
+def _fills(candidate: Candidate, inside: Sequence[Candidate], others: Sequence[int], room: int) -> bool:
+    """Whether it alone held most of the room: then nobody who came and went unseen can have been larger.
+
+    One that only vanished may have ended in any way. What it holds may be its parent's since the fork, as may what
+    each other process holds: the largest of them is taken off.
+    """
+    beside = [*others, *(c.memory_bytes or 0 for c in inside if c.id != candidate.id)]
+    return (candidate.memory_bytes or 0) - max(beside, default=0) >= EXPLAINED_SHARE * room
 
 
 def _stands_in(story: Story, candidate: Candidate, rise: Rise) -> bool:

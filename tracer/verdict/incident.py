@@ -100,7 +100,7 @@ def _since_when(story: Story, identity: ProcessId, known: HowKnown) -> str:
     attached = next(iter(story.of(Attached)), None)
     if identity in story.tree.roots:
         in_cgroup = attached is not None and attached.cgroup is not None
-        return f" (in cgroup {attached.cgroup})" if attached is not None and in_cgroup else " (the job itself)"
+        return f" (found in cgroup {attached.cgroup})" if attached is not None and in_cgroup else " (the job itself)"
     if attached is None:
         return ""
     member = story.tree.members[identity]

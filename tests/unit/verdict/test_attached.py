@@ -238,7 +238,7 @@ def test_one_that_entered_the_cgroup_is_told_to_be_in_it() -> None:
     scene.attach(cgroup="/box")
     scene.root(LATER)
 
-    assert link(killed(scene, LATER))[1].endswith("(in cgroup /box)")
+    assert link(killed(scene, LATER))[1].endswith("(found in cgroup /box)")
 
 
 def test_a_second_job_of_a_run_that_was_started_is_no_root() -> None:

@@ -150,6 +150,40 @@ def test_of_several_that_ended_none_is_named_where_their_memory_does_not_tell_th
     assert ("possible", None) == (found.strength, found.victim)
 
 
+def forked_from_a_large_parent(mib: int) -> Unwatched:
+    """A child that holds what its parent holds, which is the same memory, and so much more."""
+    scene = Unwatched()
+    scene.start()
+    scene.child(RANK, anon_mib=200)
+    scene.child(WORKERS[0], anon_mib=200 + mib)
+    return scene
+
+
+@pytest.mark.parametrize(("mib", "named"), [(10, False), (300, True)])
+def test_one_that_only_vanished_is_named_if_nobody_unseen_can_have_held_more(*, mib: int, named: bool) -> None:
+    scene = forked_from_a_large_parent(mib)
+    scene.gone(WORKERS[0])
+    found = verdict(scene.over(1 << 8, counted=1))
+
+    assert named == (found.victim is not None)
+    assert found.strength == ("likely" if named else "possible")
+
+
+def test_one_that_is_known_to_have_died_of_sigkill_is_named_however_little_it_held_of_its_own() -> None:
+    scene = forked_from_a_large_parent(10)
+    scene.zombie(WORKERS[0], 9)
+
+    assert verdict(scene.over(1 << 8, counted=1)).victim is not None
+
+
+def test_a_process_that_is_smaller_than_the_job_s_first_one_which_lived_then_was_not_chosen() -> None:
+    scene = alone(mib=300)
+    scene.child(WORKERS[0], anon_mib=100)
+    scene.zombie(WORKERS[0], 9)
+
+    assert verdict(scene.over(1 << 8, counted=1)).victim is None
+
+
 def test_a_process_that_is_smaller_than_one_that_lives_on_was_not_chosen() -> None:
     scene = Unwatched()
     scene.start()

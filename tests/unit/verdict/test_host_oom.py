@@ -183,7 +183,7 @@ def test_a_victim_outside_the_job_is_no_incident_of_it() -> None:
     scene.job()
     scene.oom_signal(999, 999, in_tree=0)
     mark = scene.mark(999, 999, comm="neighbour")
-    scene.levels(mark)
+    scene.level(mark, 0, name="elsewhere", cgroup_id=5, events_local_oom=1)
     scene.stack(mark)
     scene.exit(999, 9, oom_marked=1, in_tree=0)
     report = judge(scene.finish(status=0))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deaths by a signal that was no OOM kill: who sent it, or what crashed."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tracer.verdict import people
 from tracer.verdict.counters import counts_were_read, rises
@@ -24,9 +24,16 @@ def find(case: Case) -> Iterable[Finding]:
 
 def _finding(case: Case, death: Death) -> Finding:
     story = case.story
-    cause = _cause(death)
     doubts = story.doubts(death.by.ts_ns if death.by else death.at_ns, death.at_ns)
-    links = (_sent(case, death), _not_oom(case, death), belongs(story, death.id), _died(death))
+    cause = _cause(death)
+    unsure = cause == "kernel_sigkill_other" and _may_be_oom(case, death, doubts)
+    cause = "inconclusive" if unsure else cause
+    links = (
+        _sent(case, death, unsure=unsure),
+        _not_oom(case, death, unsure=unsure),
+        belongs(story, death.id),
+        _died(death),
+    )
     sent_by = people.sender(story, death.by) if death.by is not None else None
     caveats = [*doubt_caveats(doubts)]
     if case.was_dying(death.id):
@@ -48,6 +55,12 @@ def _finding(case: Case, death: Death) -> Finding:
     return Finding(at_ns=_moment(death), ids=(death.id,), incident=incident, kind="inside" if inside else "death")
 
 
+def _may_be_oom(case: Case, death: Death, doubts: Sequence[str]) -> bool:
+    """Whether a SIGKILL of the kernel's own may be an OOM kill of which the mark was lost, or never watched."""
+    watched = case.story.watched("mark_victim", SIGNAL_HOOK)
+    return death.by is not None and is_kernel_kill_signal(death.by) and (bool(doubts) or not watched)
+
+
 def _cause(death: Death) -> Cause:
     if death.signal == SIGKILL:
         if death.by is None:
@@ -62,6 +75,8 @@ def _cause(death: Death) -> Cause:
 
 def _headline(case: Case, death: Death, cause: Cause, sent_by: Sender | None) -> str:
     name = signal_name(death.signal)
+    if cause == "inconclusive" and death.by is not None and is_kernel_kill_signal(death.by):
+        return "Killed by the kernel, and whether by its OOM killer was not observed"
     if cause == "inconclusive":
         return f"Ended by {name}, and who sent it was not observed"
     if cause == "kernel_sigkill_other":
@@ -90,7 +105,7 @@ def _moment(death: Death) -> int:
     return death.by.ts_ns if death.by is not None else death.at_ns
 
 
-def _sent(case: Case, death: Death) -> Link:
+def _sent(case: Case, death: Death, *, unsure: bool = False) -> Link:
     number, by = signal_name(death.signal), death.by
 
     def link(status: Status, statement: str) -> Link:
@@ -105,7 +120,8 @@ def _sent(case: Case, death: Death) -> Link:
         return link("present", f"{death.status}; senders of it are not watched")
     if is_kernel_kill_signal(by):
         comm = f"{by.sender_comm!r} ({by.sender_tgid})"
-        return link("present", f"SIGKILL by the kernel, in the context of {comm}; not from the OOM killer")
+        why = "whether from the OOM killer was not observed" if unsure else "not from the OOM killer"
+        return link("present", f"SIGKILL by the kernel, in the context of {comm}; {why}")
     if people.is_parents_death(by):
         comm = f"{by.sender_comm!r} ({by.sender_tgid})"
         return link("present", f"{number} that was to come when its parent {comm} ended (PR_SET_PDEATHSIG)")
@@ -119,12 +135,15 @@ def _sent(case: Case, death: Death) -> Link:
     return link("present", f"{number} ({how}) from {people.sender_text(case.story, by)}")
 
 
-def _not_oom(case: Case, death: Death) -> Link:
+def _not_oom(case: Case, death: Death, *, unsure: bool = False) -> Link:
     name = "not an OOM kill"
     marked = death.exit is not None and death.exit.oom_marked
     status: Status = "present"
     if not (case.story.watched("mark_victim", SIGNAL_HOOK) and case.story.follows_job):
         return _counted_none(case, name)
+    if unsure:
+        statement = "records of the OOM killer may have been lost"
+        return Link(link=2, name=name, status="not_observed", statement=statement, rung="bpf")
     if case.was_dying(death.id) or (marked and death.by is not None and not is_kernel_kill_signal(death.by)):
         statement = "the OOM killer marked it when it was dying already; it did not kill it"
     elif marked:
