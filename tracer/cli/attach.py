@@ -5,7 +5,6 @@ import argparse
 import contextlib
 import json
 import os
-import shlex
 import sys
 import time
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import TextIO
 
 from tracer.cli import targets
 from tracer.cli.codes import exit_code_of
-from tracer.cli.console import shown, try_to_say
+from tracer.cli.console import command_line, shown, try_to_say
 from tracer.cli.recording import default_name, opened, recording, report_at_the_end
 from tracer.errors import CgroupUnavailable, KernelUnavailable, OomtraceError, UsageError
 from tracer.job import pidfile
@@ -204,7 +203,7 @@ class _Watch:
         if sources.kernel is None:
             try_to_say(f"the kernel cannot be watched, so there will be no proof: {sources.why_no_kernel}")
             if os.geteuid() != 0:
-                try_to_say(f'for a proof: sudo "$(command -v oomtrace)" {shown(shlex.join(self._args.words))}')
+                try_to_say(f'for a proof: sudo "$(command -v oomtrace)" {command_line(self._args.words)}')
 
     def _ready(self, count: int, background: Background | None) -> None:
         if self._files.ready is not None:

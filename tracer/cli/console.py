@@ -3,10 +3,13 @@
 
 import contextlib
 import os
+import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TextIO
+
+from tracer.sources.masking import mask_arguments
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,11 @@ def write(stream: TextIO | None, text: str) -> None:
 def shown(text: str) -> str:
     """Names of files and words of others in a line of ours: they may hold what moves a cursor."""
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def command_line(words: Iterable[str]) -> str:
+    """A command to type, of the caller's own words: it may end up in a log, so what looks like a secret is masked."""
+    return shlex.join(mask_arguments(words))
 
 
 def _is_terminal(stream: TextIO) -> bool:

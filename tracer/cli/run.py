@@ -6,13 +6,12 @@ import atexit
 import contextlib
 import os
 import secrets
-import shlex
 import signal
 import time
 from dataclasses import dataclass, replace
 from typing import TextIO
 
-from tracer.cli.console import try_to_say
+from tracer.cli.console import command_line, try_to_say
 from tracer.cli.leftovers import left_in
 from tracer.cli.parser import astray
 from tracer.cli.recording import opened, recording, report_at_the_end
@@ -182,7 +181,7 @@ class _Run:
     @property
     def _again(self) -> str:
         """The same with all rights."""
-        return f'sudo "$(command -v oomtrace)" {shlex.join(self._args.words)}'
+        return f'sudo "$(command -v oomtrace)" {command_line(self._args.words)}'
 
     def _cgroup(self, hierarchy: Hierarchy | None, limits: Limits) -> JobCgroup | None:
         if limits == Limits() or hierarchy is None:

@@ -4,11 +4,11 @@
 import contextlib
 import difflib
 import os
-import shlex
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from tracer.cli.console import command_line
 from tracer.cli.parser import Program, options_of, takes_a_job
 from tracer.errors import InputError, KernelUnavailable, OomtraceError, PermissionDenied, UsageError
 
@@ -88,7 +88,7 @@ def next_command(error: OomtraceError, words: Sequence[str], program: Program) -
 
 
 def _line(*words: str) -> str:
-    return shlex.join(("oomtrace", *words))
+    return command_line(("oomtrace", *words))
 
 
 def _run_line(job: Sequence[str]) -> str:

@@ -33,6 +33,28 @@ def said(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
+    "words",
+    [
+        ["rnu", "--", "tool", "--token", "hush-hush"],
+        ["tool", "--api-key=hush-hush"],
+        ["run", "--recod", "x", "--", "tool", "--token", "hush-hush"],
+        ["run", "--", "train.py", "--token", "hush-hush"],
+    ],
+)
+def test_a_command_to_type_repeats_no_secret(words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tool").touch(0o755)
+    (tmp_path / "train.py").touch()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: 65534)
+    main([*words[:1], *(["--record", "-"] if words[1] == "--" and words[0] == "run" else []), *words[1:]])
+    err = capsys.readouterr().err
+
+    assert "***" in err
+    assert "hush-hush" not in err
+
+
+@pytest.mark.parametrize(
     "words, error, following",
     [
         (["rnu", "--", "true"], "there is no command 'rnu'", "oomtrace run -- true"),

@@ -17,6 +17,9 @@ _SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _INVISIBLE = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 """Letters and symbols that show nothing: Hangul fillers, blank braille."""
 
+_OURS = frozenset("✓✗▸")
+"""The marks that begin a row of the proof or point at one: a long name, wrapped, could imitate such a row."""
+
 _Value = TypeVar("_Value")
 
 
@@ -90,5 +93,6 @@ def _is_trouble(character: str) -> bool:
         or 0x1F1E6 <= ord(character) <= 0x1F1FF
         or 0x1F3FB <= ord(character) <= 0x1F3FF
         or character in _INVISIBLE
+        or character in _OURS
         or cell_len(character) == 0
     )

@@ -35,6 +35,7 @@ any_character = st.characters(exclude_categories=())
         (r"dev-disk\x2dby.slice", r"dev-disk\x2dby.slice"),
         ("two  spaces", "two  spaces"),
         ("a    b", r"a  \x20\x20b"),
+        ("✓ 1 the kernel killed it", r"\u2713 1 the kernel killed it"),
     ],
 )
 def test_what_a_terminal_could_act_on_is_spelled_out(text, shown):
