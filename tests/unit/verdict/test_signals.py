@@ -267,11 +267,9 @@ def test_what_the_job_did_to_itself_is_no_incident_of_its_own(sent: dict[str, An
 def test_a_sigkill_of_the_kernels_is_not_said_to_be_none_for_memory_where_its_mark_may_be_missing(why: str) -> None:
     scene = Scene()
     scene.begin(hooks=HOOKS if why == "lost" else [hook for hook in HOOKS if hook != "mark_victim"])
-    scene.fork(RANK, LAUNCHER)
-    scene.oom_signal(RANK, LAUNCHER)
-    scene.exit(RANK, 9)
+    scene.oom_signal(LAUNCHER, 4242)
     lost = Losses(ts_ns=scene.now_ns, source="tracer", dropped={"oom_mark": 1} if why == "lost" else {})
-    found = primary(judge(scene.finish(losses=lost)))
+    found = primary(judge(scene.finish(9, losses=lost)))
 
     assert ("inconclusive", "possible") == (found.cause, found.strength)
     assert "Killed by the kernel, and whether by its OOM killer was not observed" == found.headline
