@@ -151,7 +151,7 @@ def find(path: str) -> Recorder | None:
         raise InputError(f"cannot be read: {getattr(error, 'strerror', error)}", path=path) from error
     try:
         recorder = _parsed(path, os.read(fd, MAX_BYTES) if stat.S_ISREG(os.fstat(fd).st_mode) else b"")
-        return recorder if _holder(fd) == recorder.pid else None
+        return recorder if recorder.pid in _holders(fd) and _has_open(recorder.pid, fd) else None
     finally:
         os.close(fd)
 
@@ -166,21 +166,37 @@ def _parsed(path: str, raw: bytes) -> Recorder:
     raise UsageError(f"{path}: this is no pid file of a recorder")
 
 
-def _holder(fd: int, locks: str = "/proc/locks") -> int | None:
-    """The process that holds the lock on a file; `None`: nobody does, or it cannot be told."""
+def _holders(fd: int, locks: str = "/proc/locks") -> set[int]:
+    """Who may be the process that holds the lock on a file: those that hold one on a file of this number."""
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         inode = str(os.fstat(fd).st_ino)
         with open(locks, encoding="ascii", errors="replace") as lines:
-            for line in lines:
-                # 1: FLOCK  ADVISORY  WRITE 1234 00:1b:5678 0 EOF. The device may be another than stat's (overlayfs).
-                words = line.split()
-                if len(words) > 5 and words[1] == "FLOCK" and words[5].rpartition(":")[2] == inode:
-                    return int(words[4]) if words[4].isdigit() else None
-        return None
+            # 1: FLOCK  ADVISORY  WRITE 1234 00:1b:5678 0 EOF. The device may be another than stat's (overlayfs),
+            # and files of other devices may have the same number.
+            words = (line.split() for line in lines)
+            return {
+                int(each[4])
+                for each in words
+                if len(each) > 5 and each[1] == "FLOCK" and each[5].rpartition(":")[2] == inode and each[4].isdigit()
+            }
     fcntl.flock(fd, fcntl.LOCK_UN)
-    return None
+    return set()
+
+
+def _has_open(pid: int, fd: int, proc_root: str = "/proc") -> bool:
+    """Whether a process has this very file open; where we may not look, nothing speaks against it."""
+    wanted = os.fstat(fd)
+    try:
+        names = os.listdir(f"{proc_root}/{pid}/fd")
+    except OSError as error:
+        return isinstance(error, PermissionError)
+    for name in names:
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.stat(f"{proc_root}/{pid}/fd/{name}"), wanted):
+                return True
+    return False
 
 
 def _remove_stale(path: str) -> None:

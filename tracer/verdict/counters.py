@@ -214,7 +214,7 @@ def _counted(story: Story, rise: Rise, everyone: Sequence[Candidate], *, failed:
             return None
     alone = len(inside) == len(named) == rise.kills
     logged = () if named else _logged(story, rise)
-    sure = (alone and rise.cgroup is not None) or bool(logged)
+    sure = ((alone and rise.cgroup is not None) or bool(logged)) and not story.missing_events
     return Counted(rise=rise, candidates=tuple(inside), named=named, logged=logged, sure=sure)
 
 
@@ -239,21 +239,26 @@ def _named(story: Story, rise: Rise, inside: Sequence[Candidate]) -> tuple[Candi
     """Those whom the kernel must have meant: the largest, where what was seen explains the memory."""
     top, rest = tuple(inside[: rise.kills]), inside[rise.kills :]
     room = room_bytes(story, rise.to_ns)
-    if len(top) < rise.kills or room is None or rise.to_ns - rise.from_ns > WIDEST_NS:
+    if story.missing_events or len(top) < rise.kills or room is None or rise.to_ns - rise.from_ns > WIDEST_NS:
         return ()
-    least = min(c.memory_bytes or 0 for c in top)
     ids = {c.id for c in inside}
-    others = [
-        held_bytes(m, rise.to_ns) or 0
-        for m in story.tree.members.values()
-        if m.id not in ids and all(end.ts_ns >= rise.from_ns for end in (m.exit or m.gone, m.ended) if end is not None)
-    ]
-    seen = sum(c.memory_bytes or 0 for c in inside) + sum(others)
-    largest = least >= max(others, default=0) and least >= DOMINANCE * max(
-        (c.memory_bytes or 0 for c in rest), default=0
-    )
-    explained = seen >= EXPLAINED_SHARE * room and all(c.by_sigkill or _fills(c, inside, others, room) for c in top)
+    others = [held_bytes(m, rise.to_ns) for m in story.tree.members.values() if m.id not in ids and _lived(m, rise)]
+    ended = [c.memory_bytes for c in rest]
+    if None in others or None in ended:
+        return ()  # it may have held more than any other
+    least = min(c.memory_bytes or 0 for c in top)
+    held = [bytes_ or 0 for bytes_ in others]
+    seen = sum(c.memory_bytes or 0 for c in inside) + sum(held)
+    largest = least >= max(held, default=0) and least >= DOMINANCE * max((bytes_ or 0 for bytes_ in ended), default=0)
+    explained = seen >= EXPLAINED_SHARE * room and all(c.by_sigkill or _fills(c, inside, held, room) for c in top)
     return top if least and largest and explained else ()
+
+
+def _lived(member: Member, rise: Rise) -> bool:
+    """Whether it was there when the count rose."""
+    dead = next((sample for sample in member.samples if _is_dead(sample)), None)
+    ends = [end.ts_ns for end in (member.exit, member.gone, member.ended, dead) if end is not None]
+    return (member.began_ns is None or member.began_ns <= rise.to_ns) and min(ends, default=rise.to_ns) >= rise.from_ns
 
 
 def _fills(candidate: Candidate, inside: Sequence[Candidate], others: Sequence[int], room: int) -> bool:

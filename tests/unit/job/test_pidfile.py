@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -156,7 +157,23 @@ def test_a_lock_is_found_by_the_inode_whatever_the_device(tmp_path):
         inode = os.stat(path).st_ino
         locks.write_text(
             f"1: POSIX  ADVISORY  WRITE 5 00:1b:{inode} 0 EOF\n2: FLOCK  ADVISORY  WRITE 77 ff:ff:{inode} 0 EOF\n"
+            f"3: FLOCK  ADVISORY  WRITE 78 00:1b:{inode} 0 EOF\n"
         )
-        assert pidfile._holder(file.fileno(), str(locks)) == 77
+        assert pidfile._holders(file.fileno(), str(locks)) == {77, 78}
         locks.write_text("1: FLOCK  ADVISORY  WRITE 77 00:1b:1 0 EOF\n")
-        assert pidfile._holder(file.fileno(), str(locks)) is None
+        assert pidfile._holders(file.fileno(), str(locks)) == set()
+
+
+def test_who_locks_another_file_of_the_same_number_is_neither_taken_for_the_recorder_nor_in_its_way(
+    tmp_path, holder, monkeypatch
+):
+    process, path = holder
+    ours = str(tmp_path / "ours.json")
+    with PidFile.create(ours, me()):
+        # As if both files had one number, on two devices.
+        monkeypatch.setattr(pidfile, "_holders", lambda fd: {process.pid, os.getpid()})
+        assert find(ours) == me()
+        assert find(path).pid == process.pid
+        forged = tmp_path / "forged.json"
+        forged.write_text(Path(path).read_text())
+        assert find(str(forged)) is None

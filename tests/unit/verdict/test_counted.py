@@ -176,6 +176,34 @@ def test_one_that_is_known_to_have_died_of_sigkill_is_named_however_little_it_he
     assert verdict(scene.over(1 << 8, counted=1)).victim is not None
 
 
+@pytest.mark.parametrize(("when", "named"), [("before", False), ("dead before", True), ("after", True)])
+def test_beside_one_of_unknown_memory_that_lived_then_nobody_is_named(*, when: str, named: bool) -> None:
+    scene = Unwatched()
+    scene.start()
+    scene.child(WORKERS[0], anon_mib=480)
+    if when != "after":
+        scene.seen(RANK, LAUNCHER, "python3", {}, parent_start_ns=start_of(LAUNCHER))
+    if when == "dead before":
+        scene.zombie(RANK, 0)
+    scene.pass_time(NS_PER_S)
+    scene.look()
+    scene.zombie(WORKERS[0], 9)
+    scene.kills += 1
+    scene.look()
+    scene.pass_time(NS_PER_S)
+    if when == "after":
+        scene.seen(RANK, LAUNCHER, "python3", {}, parent_start_ns=start_of(LAUNCHER))
+
+    assert named == (verdict(scene.over(1 << 8)).victim is not None)
+
+
+def test_with_a_gap_in_the_recording_nobody_is_named() -> None:
+    events = alone().over(9, counted=1)
+    gap = [msgspec.structs.replace(e, seq=e.seq + (e.seq > 3)) for e in events]
+
+    assert ("possible", None) == (verdict(gap).strength, verdict(gap).victim)
+
+
 def test_a_process_that_is_smaller_than_the_job_s_first_one_which_lived_then_was_not_chosen() -> None:
     scene = alone(mib=300)
     scene.child(WORKERS[0], anon_mib=100)
