@@ -66,8 +66,10 @@ def _which(which: str | None, folder: str) -> tuple[str, Recorder]:
     if not found:
         raise InputError(f"no recorder runs{_hint()}")
     if len(found) > 1:
-        lines = "".join(f"\n  {_line(recorder)}" for _, recorder in found)
-        raise UsageError(f"{len(found)} recorders run; say which: oomtrace stop PID{lines}")
+        pids = ", ".join(str(recorder.pid) for _, recorder in found)
+        raise UsageError(
+            f"{len(found)} recorders run; say which: oomtrace stop PID ({pids})", next_command="oomtrace stop --list"
+        )
     return found[0]
 
 
