@@ -9,13 +9,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("tracer", "bpf", "scripts", "tests", ".ci")
 CACHES = {"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis"}
+NOT_OURS = {".git", ".venv.lock"}
+"""In a linked worktree `.git` is a file, and holds a path of the machine."""
 
 
-def files() -> Iterator[Path]:
+def files(root: Path = ROOT) -> Iterator[Path]:
     """Every file of the project, once: links, caches and what git ignores left out."""
-    found = [path for path in ROOT.iterdir() if path.suffix != ".oomtrace" and path.name != ".venv.lock"]
+    found = [path for path in root.iterdir() if path.suffix != ".oomtrace" and path.name not in NOT_OURS]
     for folder in FOLDERS:
-        for top, folders, names in os.walk(ROOT / folder):
+        for top, folders, names in os.walk(root / folder):
             folders[:] = [each for each in folders if each not in CACHES]
             found += [Path(top, each) for each in names]
     yield from (path for path in found if path.is_file() and not path.is_symlink())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.checkout import ROOT, name, python_files, text_files
+from tests.architecture.checkout import ROOT, files, name, python_files, text_files
 
 APACHE = "SPDX-License-Identifier: Apache-2.0"
 BPF = "SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0"
@@ -63,6 +63,13 @@ def test_no_file_holds(what):
 )
 def test_such_a_line_would_be_seen(what, line):
     assert FORBIDDEN[what].search(line)
+
+
+def test_what_git_keeps_in_a_linked_worktree_is_no_file_of_the_project(tmp_path):
+    (tmp_path / ".git").write_text("gitdir: elsewhere\n")
+    (tmp_path / "README.md").write_text("")
+
+    assert list(files(tmp_path)) == [tmp_path / "README.md"]
 
 
 def test_every_module_says_first_what_it_owns():
