@@ -22,7 +22,7 @@ from tracer.job.cgroup import Hierarchy, JobCgroup, Limits, find_hierarchy, shar
 from tracer.job.identity import Caller, closed_to, find_caller, find_user
 from tracer.job.launch import StartFailure
 from tracer.job.limits import make_cgroup, never_hit
-from tracer.job.rlimits import Limits as RLimits, raise_limits
+from tracer.job.rlimits import raise_rlimits
 from tracer.job.signals import end_by_interrupt
 from tracer.job.wrapped import recognise
 from tracer.pipeline import Pipeline, Plan, Sources
@@ -123,7 +123,6 @@ class _Run:
         self._args = args
         self._caller = caller
         self._files = files
-        self._rlimits: RLimits = {}
         wrapped = recognise(argv)
         elsewhere = () if wrapped is None else wrapped.lines
         known = tuple(text for text in (caller.caveat, closed_to(caller)) if text is not None)
@@ -131,7 +130,8 @@ class _Run:
         self._notes: list[str] = [*known, *(("; ".join(elsewhere),) if elsewhere else ())]
 
     def run(self, limits: Limits) -> int:
-        self._rlimits = raise_limits()
+        # The caller's own, where they are known, come before what we were started with.
+        self._caller = replace(self._caller, rlimits={**raise_rlimits(), **self._caller.rlimits})
         hierarchy = _hierarchy(needed=limits != Limits())
         header = header_now(cgroup_version=None if hierarchy is None else hierarchy.version)
         with contextlib.ExitStack() as stack:
@@ -221,7 +221,6 @@ class _Run:
             cgroup=cgroup,
             notes=tuple(self._notes),
             ready=self._files.ready,
-            given_rlimits=self._rlimits,
             shuns_oom_killer=True,
         )
 

@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who called: whose identity, environment and settings the job must get. Starts nothing."""
 
-import contextlib
 import os
 import pwd
 import re
-import resource
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tracer.errors import PermissionDenied, UsageError
+from tracer.job.rlimits import Rlimits, read_rlimits
 from tracer.rights import acting_as
 
 MAX_ANCESTORS = 32
@@ -17,25 +16,6 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _SUDO_VARIABLES = re.compile(r"SUDO_(?:COMMAND|USER|UID|GID|HOME|TTY)\Z")
 _HINT = "--user NAME runs it as someone else"
 _MAX_ID = (1 << 32) - 2
-_LIMIT_NAME_WIDTH = 26
-_LIMITS = {
-    "Max cpu time": resource.RLIMIT_CPU,
-    "Max file size": resource.RLIMIT_FSIZE,
-    "Max data size": resource.RLIMIT_DATA,
-    "Max stack size": resource.RLIMIT_STACK,
-    "Max core file size": resource.RLIMIT_CORE,
-    "Max resident set": resource.RLIMIT_RSS,
-    "Max processes": resource.RLIMIT_NPROC,
-    "Max open files": resource.RLIMIT_NOFILE,
-    "Max locked memory": resource.RLIMIT_MEMLOCK,
-    "Max address space": resource.RLIMIT_AS,
-    "Max pending signals": resource.RLIMIT_SIGPENDING,
-    "Max msgqueue size": resource.RLIMIT_MSGQUEUE,
-    "Max nice priority": resource.RLIMIT_NICE,
-    "Max realtime priority": resource.RLIMIT_RTPRIO,
-    "Max realtime timeout": resource.RLIMIT_RTTIME,
-}
-"""As fs/proc/base.c spells them. sudo opens a PAM session for root, whose limits may be others than the caller's."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +31,8 @@ class Caller:
     """`None`: ours, as inherited."""
     oom_score_adj: int | None = None
     """What the job would have without us; it is inherited, and a protected tracer must not protect the job."""
-    limits: Mapping[int, tuple[int, int]] = field(default_factory=dict)
-    """Resource limits, soft and hard, where they may be others than ours."""
+    rlimits: Rlimits = field(default_factory=dict)
+    """What the job gets where that may be something else than ours."""
     caveat: str | None = None
     """Why the job runs as root although someone seems to stand behind us, or what else is not as it should be."""
 
@@ -104,10 +84,11 @@ def find_caller(
     sudo = _status(proc_root, last)
     ancestor = sudo.parent if sudo else 0
     who = _status(proc_root, ancestor)
-    limits = _limits(proc_root, ancestor)
+    # sudo opens a PAM session for root, whose limits may be others than the caller's.
+    rlimits = read_rlimits(proc_root, ancestor)
     if who is None or who.uid == 0 != int(claimed):
         # cron, systemd and su start a person's command as root's child; where that is sudo, nobody else is between.
-        who, limits = _by_name(int(claimed), environ.get("SUDO_GID", "")), {}
+        who, rlimits = _by_name(int(claimed), environ.get("SUDO_GID", "")), {}
     # `sudo sudo`: the inner one says that root called it, and so it was: the root that the outer one had made.
     elif who.uid != int(claimed) and int(claimed) != ours.uid:
         return _as_is(ours, claimed, "no process of that user called sudo")
@@ -122,7 +103,7 @@ def find_caller(
         environ={**_known_of(who.uid), **stripped, **given},
         umask=who.umask,
         oom_score_adj=_oom_score_adj(proc_root, ancestor),
-        limits=limits,
+        rlimits=rlimits,
     )
 
 
@@ -269,26 +250,6 @@ def _known_of(uid: int) -> dict[str, str]:
     except (KeyError, OverflowError):
         return {}
     return {"HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name, "SHELL": user.pw_shell or "/bin/sh"}
-
-
-def _limits(proc_root: str, pid: int) -> dict[int, tuple[int, int]]:
-    try:
-        with open(f"{proc_root}/{pid}/limits", encoding="ascii", errors="replace") as file:
-            lines = file.read().split("\n")
-    except OSError:
-        return {}
-    found: dict[int, tuple[int, int]] = {}
-    for line in lines:
-        number = _LIMITS.get(line[:_LIMIT_NAME_WIDTH].strip())
-        words = line[_LIMIT_NAME_WIDTH:].split()
-        if number is not None and len(words) > 1:
-            with contextlib.suppress(ValueError):
-                found[number] = (_limit(words[0]), _limit(words[1]))
-    return found
-
-
-def _limit(word: str) -> int:
-    return resource.RLIM_INFINITY if word == "unlimited" else int(word)
 
 
 def _oom_score_adj(proc_root: str, pid: int) -> int | None:

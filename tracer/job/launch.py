@@ -8,7 +8,6 @@ import contextlib
 import enum
 import errno
 import os
-import resource
 import signal
 import struct
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 
 from tracer.errors import OomtraceError
 from tracer.job.identity import Caller
+from tracer.job.rlimits import set_rlimits
 
 NOT_FOUND, NOT_EXECUTABLE, NOT_RELEASED = 127, 126, 125
 """Exit codes of a shell: no such program; there is one, but it cannot be run. The last is ours."""
@@ -232,9 +232,7 @@ def _become_the_job(
         return
     stage = Stage.IDENTITY
     try:
-        for limit, values in caller.limits.items():
-            with contextlib.suppress(OSError, ValueError):  # one that we may not raise stays as it is
-                resource.setrlimit(limit, values)
+        set_rlimits(caller.rlimits)
         if not caller.is_us:
             os.setgroups(caller.groups)
             os.setresgid(caller.gid, caller.gid, caller.gid)

@@ -7,12 +7,11 @@ Whatever goes wrong on our side, the job runs on and its exit status is kept.
 import os
 import selectors
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TextIO
 
 from tracer.errors import CgroupUnavailable
 from tracer.events import JobEnded, JobStarted
-from tracer.job import rlimits
 from tracer.job.cgroup import JobCgroup
 from tracer.job.control import JobControl
 from tracer.job.identity import Caller
@@ -38,8 +37,6 @@ class Plan:
     """What is known before the start and belongs among the caveats."""
     ready: TextIO | None = None
     """Gets a line with the job's pid once that runs under watch. Open already, with the caller's rights."""
-    given_rlimits: rlimits.Limits = field(default_factory=dict)
-    """The caller's own, where ours were raised."""
     shuns_oom_killer: bool = False
     """Whether this process, for the rest of its life, is to be passed over where that is allowed."""
 
@@ -85,9 +82,6 @@ class Pipeline:
         with SignalInbox() as inbox:
             self._recorder.guarded("following forks", self._placer.begin)
             job = hold(self._plan.argv, self._plan.caller)
-            problem = rlimits.give_back(job.pid, self._plan.given_rlimits)
-            if problem is not None:
-                journal.note(problem)
             if self._plan.shuns_oom_killer:
                 shun_oom_killer()
             control = JobControl(job, inbox, journal.note)

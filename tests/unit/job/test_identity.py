@@ -129,8 +129,8 @@ def test_a_name_cannot_pose_as_the_lines_that_follow_it(proc, tmp_path):
 
 
 def test_the_callers_limits_are_known_and_others_left_alone(proc):
-    assert proc.caller(SUDO_UID=str(PERSON)).limits == {resource.RLIMIT_NOFILE: (77, resource.RLIM_INFINITY)}
-    assert proc.caller().limits == {}
+    assert proc.caller(SUDO_UID=str(PERSON)).rlimits == {resource.RLIMIT_NOFILE: (77, resource.RLIM_INFINITY)}
+    assert proc.caller().rlimits == {}
 
 
 def test_sudo_under_sudo_is_called_by_who_called_the_first(proc):
@@ -150,7 +150,7 @@ def test_where_root_started_the_sudo_of_a_person_sudo_itself_tells_the_person(pr
 
     caller = proc.caller(SUDO_UID=str(PERSON), SUDO_GID="77")
 
-    assert (caller.uid, caller.gid, caller.groups, caller.limits) == (PERSON, 77, (77,), {})
+    assert (caller.uid, caller.gid, caller.groups, caller.rlimits) == (PERSON, 77, (77,), {})
     assert (caller.environ["PATH"], caller.caveat) == ("/home/p/conda/bin:/bin", None)
 
 

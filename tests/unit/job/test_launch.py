@@ -246,7 +246,7 @@ def test_the_callers_limits_hold_and_one_that_cannot_be_set_does_not_cost_the_jo
         said(
             tmp_path,
             "import resource; print(*resource.getrlimit(resource.RLIMIT_NOFILE))",
-            caller=as_we_are(limits=limits),
+            caller=as_we_are(rlimits=limits),
         )
         == [str(files - 1)] * 2
     )

@@ -334,15 +334,3 @@ def test_a_helper_that_hangs_holds_neither_the_job_nor_its_status_up(watched, mo
     assert time.monotonic() - began < 30
     assert of(JobEnded, events)[0].status == 7 << 8
     assert of(Disarmed, events)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="limits are of a process")
-def test_the_limits_of_the_caller_are_the_jobs_again(watched, tmp_path):
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    given = {resource.RLIMIT_NOFILE: (40, hard)}
-    outcome, _ = watched("test $(ulimit -S -n) = 40", plan={"given_rlimits": given})
-
-    assert outcome.exit_code == 0
-    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (soft, hard)
