@@ -81,12 +81,13 @@ def test_it_says_what_to_begin_with_and_which_exit_codes_there_are(capsys):
     assert all(meaning in out for _, meaning in EXIT_CODES)
 
 
-def test_the_readme_has_the_same_exit_codes():
+def test_the_readme_has_the_same_exit_codes_and_may_say_more_of_each():
     readme = (ROOT / "README.md").read_text()
     table = dict(re.findall(r"^\| `?(\w+)`? \| (.*?) \|$", readme.partition("## Exit codes")[2], re.MULTILINE))
 
-    assert {code: table[code] for code in table if code.isdigit()}.items() <= dict(EXIT_CODES).items()
-    assert set(table) >= {"run", "0", "2", "3", "4", "5"}
+    told = {code: meaning for code, meaning in EXIT_CODES if code.isdigit()}
+    assert {code: table[code].partition(": ")[0] for code in told} == told
+    assert "run" in table
 
 
 def test_a_command_alone_without_any_word_shows_the_help_and_is_wrong_usage(capsys):
