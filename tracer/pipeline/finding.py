@@ -60,7 +60,7 @@ class Finder:
         self._finding = False
         self._failed = False
         self._forget()
-        watch.withheld = self.withholds
+        watch.withholds = self.withholds
 
     def _forget(self) -> None:
         self._ours: dict[int, list[ProcessId]] = {}

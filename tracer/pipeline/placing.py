@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from tracer.events import Event, PidsOfProc, ProcessForked, TracerPlaced, process_id
 from tracer.pipeline.journal import Journal
 from tracer.pipeline.ports import Kernel, Sources
-from tracer.pipeline.watch import Watch
+from tracer.pipeline.watch import Watch, is_foreign
 from tracer.units import NS_PER_MS
 
 DEADLINE_S = 2.0
@@ -57,7 +57,7 @@ class Placer:
         kernel = self._sources.kernel
         if kernel is None or self._sources.namespaces.own_pids is None:
             return
-        self._watch.foreign = self._take
+        self._watch.withholds = self._withholds
         self._began_ns = time.monotonic_ns()
         self._following = self._journal.attempt("following forks", lambda: _switch(kernel, on=True), otherwise=False)
 
@@ -143,28 +143,13 @@ class Placer:
         finally:
             self._journal.attempt("following forks", lambda: _switch(kernel, on=False), otherwise=False)
 
-    def _take(self, event: Event) -> None:
-        if isinstance(event, ProcessForked) and event.own_parent_tgid == self._own_pid:
+    def _withholds(self, event: Event) -> bool:
+        foreign = is_foreign(event)
+        if foreign and isinstance(event, ProcessForked) and event.own_parent_tgid == self._own_pid:
             self._forks.append(event)
+        return foreign
 
 
 def _switch(kernel: Kernel, *, on: bool) -> bool:
     kernel.follow_all(on=on)
     return on
-
-
-def kernel_pid_of(sources: Sources, own_pid: int, start_ns: int) -> int | None:
-    """What the kernel calls a process that ran before we did.
-
-    Args:
-        sources: being read, and following all forks.
-        own_pid: as our own pid namespace has it.
-        start_ns: by /proc.
-
-    Returns:
-        `None`: it cannot be told (yet). In a pid namespace of our own only a fork by the process, or its own
-        fork, says it; nothing that /proc shows there does.
-    """
-    if sources.namespaces.own_pids is False:
-        return own_pid
-    return None if sources.pids is None else sources.pids.kernel(own_pid, start_ns)

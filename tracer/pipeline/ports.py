@@ -147,8 +147,6 @@ class PidTable(Protocol):
     in_use: bool
     """Whether the recording speaks the kernel's pids."""
 
-    def kernel(self, own_tgid: int, start_ns: int) -> int | None: ...
-
 
 @dataclass(frozen=True)
 class Sources:

@@ -59,8 +59,6 @@ class Watch:
         self._log_gaps = 0
         self.own_tgid = os.getpid()
         """What the kernel calls us."""
-        self.foreign: Callable[[Event], None] | None = None
-        """Gets forks and ends of processes that are none of the job's: they are sent while all is followed."""
         self._noise_second = self._noise = self._unrecorded = 0
         self._failed_reads = 0
         self._marks: dict[int, int] = {}
@@ -68,8 +66,9 @@ class Watch:
         self._losses_before: Losses | None = None
         self._next_clock_ns = 0
         self._to_look_at: dict[ProcessId, tuple[int, Member]] = {}
-        self.withheld: Callable[[Event], bool] | None = None
-        """Asked before anything is recorded: whether somebody else keeps the event, who may give it back later."""
+        self.withholds: Callable[[Event], bool] = is_foreign
+        """Asked before anything is recorded: whether the event is left out. Whoever looks for processes while all
+        are followed has itself asked instead, and may give an event back later."""
 
     def arm(self) -> None:
         """Say what watches, and that it does from now on."""
@@ -107,14 +106,7 @@ class Watch:
 
     def take(self, event: Event) -> None:
         """Record an event and do what it asks for."""
-        if self.withheld is not None:
-            if self.withheld(event):
-                return
-        elif _is_foreign(event):
-            if self.foreign is not None:
-                self.foreign(event)
-            return
-        if self._is_noise(event):
+        if self.withholds(event) or self._is_noise(event):
             return
         self._journal.append(event)
         member = self.members.apply(event)
@@ -328,7 +320,8 @@ class Watch:
         self._journal.append(status)
 
 
-def _is_foreign(event: Event) -> bool:
+def is_foreign(event: Event) -> bool:
+    """Whether it is of a process outside of the job, and sent only because all processes are followed for a while."""
     if isinstance(event, ProcessExited):
         return not event.in_tree and not event.oom_marked
     return isinstance(event, ProcessOrphaned) or (isinstance(event, ProcessForked) and not event.in_tree)

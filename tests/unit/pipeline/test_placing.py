@@ -10,7 +10,7 @@ from tests.unit.pipeline.test_members import exited
 from tests.unit.pipeline.test_watch import Book, Inspector
 from tracer.events import Event, ProcessForked
 from tracer.pipeline import placing
-from tracer.pipeline.placing import Place, Placer, kernel_pid_of
+from tracer.pipeline.placing import Place, Placer
 from tracer.pipeline.translation import PidTable, TranslatedKernel, TranslatedProcesses
 from tracer.pipeline.watch import Watch
 from tracer.sources.namespaces import INITIAL, Namespaces
@@ -207,14 +207,3 @@ def test_a_mark_of_a_foreign_process_that_ends_is_told_even_so(bench, feed):
 
     assert [event.tgid for event in it.recorded] == [4243]
     assert not any(isinstance(event, ProcessForked) for event in it.recorded)
-
-
-def test_a_process_of_before_us_is_known_to_the_kernel_once_it_forks(bench, feed):
-    it = bench(INSIDE)
-    before = kernel_pid_of(it.sources, 7, START_NS)
-    feed.say(inside(own_tgid=8, tgid=5008, own_parent_tgid=7, parent_tgid=5007, parent_start_ns=START_NS + 4))
-    it.watch.read_all()
-
-    assert (before, kernel_pid_of(it.sources, 7, START_NS)) == (None, 5007)
-    assert kernel_pid_of(it.sources, 7, START_NS + TICK_NS) is None
-    assert kernel_pid_of(bench(INITIAL).sources, 7, START_NS) == 7
