@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Acting with another user's rights for a moment: files of the caller are opened as the caller would open them."""
+"""Acting with another user's rights for a moment: files of the caller are opened as the caller would open them.
+
+And the words by which a person gets root's.
+"""
 
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -31,3 +35,11 @@ def acting_as(uid: int | None, gid: int | None = None, groups: Sequence[int] | N
         os.seteuid(own_uid)
         os.setegid(own_gid)
         os.setgroups(own_groups)
+
+
+def as_root(*words: str) -> str:
+    """The command line that does `oomtrace WORDS` with root's rights.
+
+    sudo has a PATH of its own: an `oomtrace` in a venv or in ~/.local/bin is found like this alone.
+    """
+    return f'sudo "$(command -v oomtrace)" {shlex.join(words)}'

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from tracer.rights import acting_as
+from tracer.rights import acting_as, as_root
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="acts as another user")
 SOMEONE, A_GROUP, ANOTHER_GROUP = 65534, 65533, 65532
@@ -50,3 +50,7 @@ def test_acting_as_oneself_changes_nothing(uid, gid):
 def test_who_is_not_root_stays_as_it_is():
     with acting_as(SOMEONE, A_GROUP), acting_as(A_GROUP, SOMEONE, (1,)):
         assert who() == (SOMEONE, A_GROUP, [A_GROUP])
+
+
+def test_the_words_that_give_roots_rights_hold_for_any_path_and_any_argument():
+    assert as_root("run", "--", "a b") == "sudo \"$(command -v oomtrace)\" run -- 'a b'"

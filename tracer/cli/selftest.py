@@ -8,6 +8,7 @@ import sys
 
 from tracer.cli.console import look_of, write
 from tracer.errors import PermissionDenied
+from tracer.rights import as_root
 
 DISAGREES = 1
 
@@ -35,8 +36,7 @@ class SelftestCommand:
         from tracer.views import document, terminal
 
         if os.geteuid() != 0:
-            again = 'sudo "$(command -v oomtrace)" selftest'
-            raise PermissionDenied("cannot make a cgroup and watch the kernel", need=f"root: {again}")
+            raise PermissionDenied("cannot make a cgroup and watch the kernel", need=f"root: {as_root('selftest')}")
         try:
             result = selftest(os.environ, record=args.record)
         except Interrupted as stopped:

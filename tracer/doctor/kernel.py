@@ -12,6 +12,7 @@ from tracer.doctor.reading import Places, word
 from tracer.doctor.rights import Rights
 from tracer.errors import LoaderFailed, OomtraceError, PermissionDenied
 from tracer.kernel.session import open_session
+from tracer.rights import as_root
 from tracer.sources.live import events_h_digest
 from tracer.units import format_duration
 
@@ -153,7 +154,7 @@ def _programs(rights: Rights, tried: Tried, with_root: Answer) -> Capability:
 
 def _programs_remedy(rights: Rights, tried: Tried) -> str | None:
     if tried.denied and not rights.root:
-        return remedies.as_root("doctor")
+        return as_root("doctor")
     if tried.denied:
         return remedies.CONTAINER_RIGHTS
     return None if tried.stage in {"import", "btf"} else "see which of the rows about the kernel says no"

@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to type: the package of bcc by distribution, and how to get rights. Says; installs nothing."""
+"""What to type: the package of bcc by distribution, and rights for a container. Says; installs nothing."""
 
 import re
 from collections.abc import Mapping
-
-AGAIN_AS_ROOT = 'sudo "$(command -v oomtrace)"'
-"""sudo has a PATH of its own: an `oomtrace` in a venv or in ~/.local/bin is found like this alone."""
 
 BCC_COMMANDS: Mapping[str, str] = {
     "debian": "apt install python3-bpfcc",
@@ -57,11 +54,6 @@ def install_bcc(system: Mapping[str, str], *, root: bool) -> str:
         if command is not None:
             return _with_rights(command, root=root)
     return _ELSEWHERE
-
-
-def as_root(words: str) -> str:
-    """The same command with root's rights."""
-    return f"{AGAIN_AS_ROOT} {words}"
 
 
 def _with_rights(command: str, *, root: bool) -> str:

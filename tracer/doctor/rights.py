@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tracer.doctor import remedies
 from tracer.doctor.model import Answer, Capability
 from tracer.doctor.reading import Places, fields, read
+from tracer.rights import as_root
 
 SYS_ADMIN = "CAP_SYS_ADMIN"
 SYSLOG = "CAP_SYSLOG"
@@ -146,7 +146,7 @@ def _capability(rights: Rights, use: _Use) -> Capability:
 def _how_to_be_root(rights: Rights) -> str:
     if rights.no_new_privileges:
         return "no_new_privs is set, so sudo cannot work in this session: ask from another one"
-    return remedies.as_root("doctor")
+    return as_root("doctor")
 
 
 def _bit(name: str) -> int:

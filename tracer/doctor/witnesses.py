@@ -6,10 +6,10 @@ import re
 import stat
 from collections.abc import Iterable
 
-from tracer.doctor import remedies
 from tracer.doctor.model import Answer, Capability
 from tracer.doctor.reading import Places, number
 from tracer.doctor.rights import SYSLOG, Rights
+from tracer.rights import as_root
 from tracer.sources.kmsg import KernelLogSource, KernelLogUnreadable
 
 KILL_PATH = re.compile(rb"^([0-9a-f]+) [tT] __oom_kill_process(?:\.\S+)?$", re.MULTILINE)
@@ -40,7 +40,7 @@ def _symbols(places: Places, rights: Rights) -> Capability:
     if not address and hidden_from_all:
         remedy = "sudo sysctl kernel.kptr_restrict=1"
     elif not address and not rights.root:
-        remedy = remedies.as_root("doctor")
+        remedy = as_root("doctor")
     elif not address:
         remedy = "give CAP_SYSLOG (docker run --cap-add SYSLOG), and the machine's own /proc"
     with_root: Answer = "unknown" if address is None else "yes"
@@ -101,7 +101,7 @@ def _log_remedy(path: str, rights: Rights) -> str:
     if not _is_device(path):
         return f"{path} is not the kernel's: in a container add --privileged, or --device /dev/kmsg --cap-add SYSLOG"
     if not rights.root:
-        return f"{remedies.as_root('doctor')}; or for all users: sudo sysctl kernel.dmesg_restrict=0"
+        return f"{as_root('doctor')}; or for all users: sudo sysctl kernel.dmesg_restrict=0"
     return "give CAP_SYSLOG (docker run --cap-add SYSLOG)"
 
 
