@@ -11,6 +11,7 @@ import time
 from tracer.cli.console import shown
 from tracer.errors import InputError, OomtraceError, PermissionDenied, UsageError
 from tracer.job import pidfile
+from tracer.job.launch import open_pidfd
 from tracer.job.pidfile import Recorder
 
 PATIENCE_S = 30.0
@@ -75,7 +76,7 @@ def _which(which: str | None, folder: str) -> tuple[str, Recorder]:
 
 def _end(path: str, recorder: Recorder) -> None:
     # Between the look at its lock and the signal it could end: a pidfd is of this very process.
-    pidfd = _pidfd(recorder.pid)
+    pidfd = open_pidfd(recorder.pid)
     try:
         if pidfile.find(path) != recorder:
             return  # it has just ended by itself
@@ -105,15 +106,6 @@ def _runs(path: str, recorder: Recorder) -> bool:
     with contextlib.suppress(InputError, UsageError):
         return pidfile.find(path) == recorder
     return False
-
-
-def _pidfd(pid: int) -> int | None:
-    # Kernels before 5.3 and some builds of Python lack it.
-    pidfd_open = getattr(os, "pidfd_open", None)
-    try:
-        return None if pidfd_open is None else int(pidfd_open(pid))
-    except OSError:
-        return None
 
 
 def _line(recorder: Recorder) -> str:

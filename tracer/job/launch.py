@@ -61,7 +61,7 @@ class Job:
         """The signal that has stopped it."""
         self._hold_fd: int | None = hold_fd
         self._failure_fd: int | None = failure_fd
-        self._pidfd = _pidfd(pid)
+        self._pidfd = open_pidfd(pid)
 
     @property
     def group(self) -> int:
@@ -277,8 +277,8 @@ def _candidates(command: str, environ: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(os.path.join(folder or ".", command) for folder in folders)
 
 
-def _pidfd(pid: int) -> int | None:
-    # Some builds of Python (against old kernel headers) lack the function.
+def open_pidfd(pid: int) -> int | None:
+    """A descriptor of this very process; `None` before 5.3, and where Python was built against older headers."""
     pidfd_open = getattr(os, "pidfd_open", None)
     try:
         return None if pidfd_open is None else int(pidfd_open(pid))
