@@ -5,7 +5,6 @@ And the words by which a person gets root's.
 """
 
 import os
-import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -37,9 +36,9 @@ def acting_as(uid: int | None, gid: int | None = None, groups: Sequence[int] | N
         os.setgroups(own_groups)
 
 
-def as_root(*words: str) -> str:
-    """The command line that does `oomtrace WORDS` with root's rights.
+def as_root(words: str) -> str:
+    """The command line that does `oomtrace WORDS`, quoted already, with root's rights.
 
     sudo has a PATH of its own: an `oomtrace` in a venv or in ~/.local/bin is found like this alone.
     """
-    return f'sudo "$(command -v oomtrace)" {shlex.join(words)}'
+    return f'sudo "$(command -v oomtrace)" {words}'

@@ -52,5 +52,5 @@ def test_who_is_not_root_stays_as_it_is():
         assert who() == (SOMEONE, A_GROUP, [A_GROUP])
 
 
-def test_the_words_that_give_roots_rights_hold_for_any_path_and_any_argument():
-    assert as_root("run", "--", "a b") == "sudo \"$(command -v oomtrace)\" run -- 'a b'"
+def test_the_words_that_give_roots_rights_find_the_program_where_sudo_does_not_look():
+    assert as_root("run -- 'a b'") == "sudo \"$(command -v oomtrace)\" run -- 'a b'"

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from tracer.cli.attach import AttachCommand
-from tracer.cli.codes import exit_code_of
+from tracer.cli.codes import INTERRUPTED, exit_code_of
 from tracer.cli.command import Command
 from tracer.cli.console import say, write
 from tracer.cli.doctor import DoctorCommand
@@ -34,7 +34,7 @@ COMMANDS: tuple[Command, ...] = (
     CompletionCommand(),
     ManCommand(),
 )
-_INTERRUPTED, _BROKEN_PIPE = 128 + 2, 128 + 13
+_BROKEN_PIPE = 128 + 13
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()
     except KeyboardInterrupt:
-        return _INTERRUPTED
+        return INTERRUPTED
     except BrokenPipeError:
         _discard_output()
         return _BROKEN_PIPE

@@ -7,34 +7,31 @@ import json
 import os
 import sys
 import time
-from dataclasses import dataclass
-from typing import TextIO
 
 from tracer.cli import targets
-from tracer.cli.codes import exit_code_of
+from tracer.cli.codes import INTERRUPTED, exit_code_of
 from tracer.cli.console import command_line, shown, try_to_say
-from tracer.cli.recording import default_name, opened, recording, report_at_the_end
-from tracer.errors import CgroupUnavailable, KernelUnavailable, OomtraceError, UsageError
+from tracer.cli.recording import default_name, recording, report_at_the_end
+from tracer.cli.watching import (
+    Files,
+    add_output_options,
+    add_watching_options,
+    hierarchy_here,
+    known_of_group_kill,
+    opened_files,
+    say_if_kernel_is_not_watched,
+)
+from tracer.errors import KernelUnavailable, OomtraceError, UsageError
 from tracer.job import pidfile
-from tracer.job.cgroup import Hierarchy, find_hierarchy, shares_group_kill
+from tracer.job.cgroup import Hierarchy
 from tracer.job.detach import Background, go_on_in_background
 from tracer.job.identity import Caller, find_caller
-from tracer.pipeline import AttachedPipeline, Attachment, Ending, Sources, Target
+from tracer.pipeline import AttachedPipeline, Attachment, Ending, Target
 from tracer.pipeline.attach import joinable
 from tracer.pipeline.clocks import header_now
-from tracer.pipeline.loop import write_line
 from tracer.pipeline.machine import open_sources
 from tracer.recording import RecordingWriter
-
-INTERRUPTED = 128 + 2
-
-
-@dataclass(frozen=True)
-class _Files:
-    """What the caller wants written; `None`: not asked for."""
-
-    report: TextIO | None
-    ready: TextIO | None
+from tracer.rights import as_root
 
 
 class AttachCommand:
@@ -62,16 +59,10 @@ class AttachCommand:
             metavar="PATH",
             help="all processes in a memory cgroup, as /proc/PID/cgroup shows it or as a folder in /sys/fs/cgroup",
         )
-        parser.add_argument(
-            "--record",
-            metavar="FILE",
-            help="the recording; `-` keeps none (default: oomtrace-DATE-PID.oomtrace in this folder)",
-        )
-        parser.add_argument("--report", metavar="FILE", help="write the report there, not to standard error")
+        add_output_options(parser)
         parser.add_argument("--detach", action="store_true", help="go on in the background; end it with: oomtrace stop")
         parser.add_argument("--pid-file", metavar="FILE", help="say there who records, for as long as that goes on")
-        parser.add_argument("--require-bpf", action="store_true", help="fail where the kernel cannot be watched")
-        parser.add_argument("--ready-file", metavar="FILE", help=argparse.SUPPRESS)
+        add_watching_options(parser, require_bpf="fail where the kernel cannot be watched")
 
     def run(self, args: argparse.Namespace) -> int:
         if args.detach and args.record == "-" and args.report is None:
@@ -93,9 +84,7 @@ class AttachCommand:
 
 
 def _tell(pid: int, word: dict[str, object], args: argparse.Namespace) -> int:
-    count = word["processes"]
-    processes = "1 process" if count == 1 else f"{count} processes"
-    try_to_say(f"attached to {word['target']}: {processes} under watch, by process {pid}")
+    try_to_say(f"attached to {word['target']}: {_processes(word['processes'])} under watch, by process {pid}")
     if args.record != "-":
         try_to_say(f"the recording is {shown(os.path.abspath(args.record))}")
     try_to_say(f"end it with: {'sudo ' if os.geteuid() == 0 and 'SUDO_UID' in os.environ else ''}oomtrace stop {pid}")
@@ -114,18 +103,14 @@ def _guarded(target: Target, args: argparse.Namespace, caller: Caller, backgroun
 
 
 def _attach(target: Target, args: argparse.Namespace, caller: Caller, background: Background | None) -> int:
-    with contextlib.ExitStack() as stack:
-        files = _Files(
-            report=stack.enter_context(opened(args.report, caller)),
-            ready=stack.enter_context(opened(args.ready_file, caller)),
-        )
+    with opened_files(args, caller) as files:
         return _Watch(target, args, caller, files).run(background)
 
 
 class _Watch:
     """One watch, from the recording's first line to the report."""
 
-    def __init__(self, target: Target, args: argparse.Namespace, caller: Caller, files: _Files) -> None:
+    def __init__(self, target: Target, args: argparse.Namespace, caller: Caller, files: Files) -> None:
         self._target = target
         self._args = args
         self._caller = caller
@@ -137,7 +122,7 @@ class _Watch:
         self._notes: list[str] = []
 
     def run(self, background: Background | None) -> int:
-        hierarchy = _hierarchy()
+        hierarchy = hierarchy_here()
         header = header_now(cgroup_version=None if hierarchy is None else hierarchy.version)
         self._note_what_is_known(hierarchy)
         with contextlib.ExitStack() as stack:
@@ -151,7 +136,8 @@ class _Watch:
             sources = joinable(stack.enter_context(open_sources(need_kernel=self._args.require_bpf)))
             if sources.kernel is None and self._args.require_bpf:
                 raise KernelUnavailable(f"the kernel cannot be watched: {sources.why_no_kernel}")
-            self._say_what_cannot_be_had(sources)
+            if say_if_kernel_is_not_watched(sources) and os.geteuid() != 0:
+                try_to_say(f"for a proof: {as_root(command_line(self._args.words))}")
             plan = Attachment(
                 target=self._target,
                 notes=tuple(self._notes),
@@ -172,11 +158,7 @@ class _Watch:
             text = "oomtrace itself is among what it watches, and is left out"
             try_to_say(text)
             self._notes.append(text)
-        group = None if hierarchy is None else shares_group_kill(hierarchy)
-        if group is not None:
-            self._notes.append(
-                f"a kill in {group} ends the tracer as well (memory.oom.group): the recording may have no end"
-            )
+        self._notes += known_of_group_kill(hierarchy)
 
     def _pid_files(self, background: Background | None) -> list[tuple[str, Caller | None]]:
         files: list[tuple[str, Caller | None]] = []
@@ -199,21 +181,13 @@ class _Watch:
             since=time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
         )
 
-    def _say_what_cannot_be_had(self, sources: Sources) -> None:
-        if sources.kernel is None:
-            try_to_say(f"the kernel cannot be watched, so there will be no proof: {sources.why_no_kernel}")
-            if os.geteuid() != 0:
-                try_to_say(f'for a proof: sudo "$(command -v oomtrace)" {command_line(self._args.words)}')
-
     def _ready(self, count: int, background: Background | None) -> None:
-        if self._files.ready is not None:
-            write_line(self._files.ready, str(os.getpid()))
+        self._files.say_ready(os.getpid())
         if background is not None:
             background.ready(json.dumps({"target": self._what, "processes": count}))
             return
-        processes = "1 process" if count == 1 else f"{count} processes"
         waits = " (it waits for the first)" if not count and self._target.cgroup is not None else ""
-        try_to_say(f"attached to {self._what}: {processes} under watch{waits}")
+        try_to_say(f"attached to {self._what}: {_processes(count)} under watch{waits}")
         try_to_say("Ctrl-C ends the watching, never the job")
 
     def _say_why_it_ended(self, ending: Ending, alive: int) -> None:
@@ -225,8 +199,5 @@ class _Watch:
             report_at_the_end(writer, self._caller, self._files.report, 0)
 
 
-def _hierarchy() -> Hierarchy | None:
-    try:
-        return find_hierarchy()
-    except CgroupUnavailable:
-        return None
+def _processes(count: object) -> str:
+    return "1 process" if count == 1 else f"{count} processes"

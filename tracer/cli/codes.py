@@ -3,6 +3,9 @@
 
 from tracer.errors import InputError, KernelUnavailable, OomtraceError, PermissionDenied, UsageError
 
+INTERRUPTED = 128 + 2
+"""By SIGINT."""
+
 _EXIT_CODES: tuple[tuple[type[OomtraceError], int], ...] = (
     (UsageError, 2),
     (InputError, 3),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `run` and `attach` share: files opened as the caller, the recording, the report at the end.
+"""What `run` and `attach` share from the first line of the recording to the report at the end.
 
 Judging and views are imported when the report is made and not before.
 """
@@ -17,35 +17,6 @@ from tracer.errors import InputError, PermissionDenied
 from tracer.events import Header
 from tracer.job.identity import Caller
 from tracer.recording import RecordingWriter
-from tracer.rights import acting_as
-
-
-@contextlib.contextmanager
-def opened(path: str | None, caller: Caller) -> Iterator[TextIO | None]:
-    """A file that the caller wants written, `None` where none is asked for.
-
-    Now and not at the end: a bad path must not cost a run of three days its report. And as the caller.
-
-    Raises:
-        PermissionDenied: the caller may not write it.
-        InputError: it cannot be written for another reason.
-    """
-    if path is None:
-        yield None
-        return
-    try:
-        with acting_as(caller.uid, caller.gid, caller.groups):
-            file = open(path, "w", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115 - closed below
-    except PermissionError as error:
-        raise PermissionDenied(f"cannot write {path}: {error.strerror}") from error
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot be written: {getattr(error, 'strerror', error)}", path=path) from error
-    try:
-        yield file
-    finally:
-        # What could not be written was told where that was tried, and the job's status must come through.
-        with contextlib.suppress(OSError, ValueError):
-            file.close()
 
 
 def default_name() -> str:

@@ -8,17 +8,25 @@ import os
 import secrets
 import signal
 import time
-from dataclasses import dataclass, replace
-from typing import TextIO
+from dataclasses import replace
 
 from tracer.cli.console import command_line, try_to_say
 from tracer.cli.leftovers import left_in
 from tracer.cli.parser import astray
-from tracer.cli.recording import opened, recording, report_at_the_end
+from tracer.cli.recording import recording, report_at_the_end
 from tracer.cli.sizes import parse_limit
+from tracer.cli.watching import (
+    Files,
+    add_output_options,
+    add_watching_options,
+    hierarchy_here,
+    known_of_group_kill,
+    opened_files,
+    say_if_kernel_is_not_watched,
+)
 from tracer.errors import CgroupUnavailable, OomtraceError, PermissionDenied, UsageError
 from tracer.events import Note
-from tracer.job.cgroup import Hierarchy, JobCgroup, Limits, find_hierarchy, shares_group_kill
+from tracer.job.cgroup import Hierarchy, JobCgroup, Limits
 from tracer.job.identity import Caller, closed_to, find_caller, find_user
 from tracer.job.launch import StartFailure
 from tracer.job.limits import make_cgroup, never_hit
@@ -28,6 +36,7 @@ from tracer.job.wrapped import recognise
 from tracer.pipeline import Pipeline, Plan, Sources
 from tracer.pipeline.clocks import header_now
 from tracer.pipeline.machine import open_sources
+from tracer.rights import as_root
 from tracer.sources.masking import mask_arguments
 from tracer.units import MIB, format_bytes
 
@@ -35,14 +44,6 @@ MIN_MEMORY_BYTES = MIB
 """In less no program starts."""
 AT_THE_END_S, AFTER_THE_REPORT_S = 0.2, 6.0
 """So long is waited for what is left of the job, so that its cgroup can be removed."""
-
-
-@dataclass(frozen=True)
-class _Files:
-    """What the caller wants written; `None`: not asked for."""
-
-    report: TextIO | None
-    ready: TextIO | None
 
 
 def is_root() -> bool:
@@ -78,18 +79,10 @@ class RunCommand:
         job.add_argument(
             "--user", metavar="NAME", help="run the job as this user (default: whoever called sudo, else as we are)"
         )
-        output = parser.add_argument_group("what is written")
-        output.add_argument(
-            "--record",
-            metavar="FILE",
-            help="the recording; `-` keeps none (default: oomtrace-DATE-PID.oomtrace in this folder)",
+        add_output_options(parser.add_argument_group("what is written"))
+        add_watching_options(
+            parser.add_argument_group("watching"), require_bpf="do not start the job where the kernel cannot be watched"
         )
-        output.add_argument("--report", metavar="FILE", help="write the report there, not to standard error")
-        watching = parser.add_argument_group("watching")
-        watching.add_argument(
-            "--require-bpf", action="store_true", help="do not start the job where the kernel cannot be watched"
-        )
-        watching.add_argument("--ready-file", metavar="FILE", help=argparse.SUPPRESS)
         parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="the job, with its arguments")
 
     def run(self, args: argparse.Namespace) -> int:
@@ -107,18 +100,14 @@ class RunCommand:
         caller = find_caller(os.environ) if is_root() else _ourselves()
         if args.user is not None:
             caller = find_user(args.user, caller, os.environ)
-        with contextlib.ExitStack() as stack:
-            files = _Files(
-                report=stack.enter_context(opened(args.report, caller)),
-                ready=stack.enter_context(opened(args.ready_file, caller)),
-            )
+        with opened_files(args, caller) as files:
             return _Run(argv, args, caller, files).run(limits)
 
 
 class _Run:
     """One run, from the recording's first line to the report."""
 
-    def __init__(self, argv: tuple[str, ...], args: argparse.Namespace, caller: Caller, files: _Files) -> None:
+    def __init__(self, argv: tuple[str, ...], args: argparse.Namespace, caller: Caller, files: Files) -> None:
         self._argv = argv
         self._args = args
         self._caller = caller
@@ -132,7 +121,7 @@ class _Run:
     def run(self, limits: Limits) -> int:
         # The caller's own, where they are known, come before what we were started with.
         self._caller = replace(self._caller, rlimits={**raise_rlimits(), **self._caller.rlimits})
-        hierarchy = _hierarchy(needed=limits != Limits())
+        hierarchy = hierarchy_here(needed=limits != Limits())
         header = header_now(cgroup_version=None if hierarchy is None else hierarchy.version)
         with contextlib.ExitStack() as stack:
             writer = stack.enter_context(recording(self._args.record, header, self._caller))
@@ -181,7 +170,7 @@ class _Run:
     @property
     def _again(self) -> str:
         """The same with all rights."""
-        return f'sudo "$(command -v oomtrace)" {command_line(self._args.words)}'
+        return as_root(command_line(self._args.words))
 
     def _cgroup(self, hierarchy: Hierarchy | None, limits: Limits) -> JobCgroup | None:
         if limits == Limits() or hierarchy is None:
@@ -200,18 +189,13 @@ class _Run:
         return cgroup
 
     def _plan(self, cgroup: JobCgroup | None, hierarchy: Hierarchy | None, sources: Sources) -> Plan:
-        if sources.kernel is None:
-            try_to_say(f"the kernel cannot be watched, so there will be no proof: {sources.why_no_kernel}")
+        if say_if_kernel_is_not_watched(sources):
             if not is_root():
                 try_to_say(f"a kill is likely at most, by {_left_of(sources)}; for a proof: {self._again}")
         elif sources.why_no_symbols is not None:
             try_to_say(f"stacks of the kernel will have no names: {sources.why_no_symbols}")
-        if cgroup is None and hierarchy is not None:
-            group = shares_group_kill(hierarchy)
-            if group is not None:
-                self._notes.append(
-                    f"a kill in {group} ends the tracer as well (memory.oom.group): the recording may have no end"
-                )
+        if cgroup is None:
+            self._notes += known_of_group_kill(hierarchy)
         for text in self._said:
             try_to_say(text)
         return Plan(
@@ -220,7 +204,7 @@ class _Run:
             caller=self._caller,
             cgroup=cgroup,
             notes=tuple(self._notes),
-            ready=self._files.ready,
+            ready=self._files.say_ready,
             shuns_oom_killer=True,
         )
 
@@ -235,15 +219,6 @@ def _left_of(sources: Sources) -> str:
     parts = ["the kernel's log"] if sources.log is not None else []
     parts += [f"counts of cgroup v{sources.cgroups.version}"] if sources.cgroups.version is not None else []
     return " and ".join([*parts, "what /proc shows"])
-
-
-def _hierarchy(*, needed: bool) -> Hierarchy | None:
-    try:
-        return find_hierarchy()
-    except CgroupUnavailable:
-        if needed:
-            raise
-        return None
 
 
 def _remove_late(cgroup: JobCgroup | None) -> None:

@@ -4,7 +4,6 @@
 import selectors
 import time
 from collections.abc import Callable, Mapping
-from typing import TextIO
 
 from tracer.pipeline.helper import Helper
 from tracer.pipeline.journal import Journal
@@ -101,9 +100,3 @@ class Recorder:
         if flush_ns is not None:
             due_ns = min(due_ns, flush_ns)
         return max(0, due_ns - now_ns) / NS_PER_S
-
-
-def write_line(file: TextIO, text: str) -> None:
-    """A line for whoever waits for one: it is there whole or not at all."""
-    file.write(f"{text}\n")  # buffered, so whole
-    file.flush()

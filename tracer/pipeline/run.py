@@ -7,8 +7,8 @@ Whatever goes wrong on our side, the job runs on and its exit status is kept.
 import os
 import selectors
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TextIO
 
 from tracer.errors import CgroupUnavailable
 from tracer.events import JobEnded, JobStarted
@@ -17,7 +17,7 @@ from tracer.job.control import JobControl
 from tracer.job.identity import Caller
 from tracer.job.launch import Job, StartFailure, hold, reset_oom_score_adj, shun_oom_killer
 from tracer.job.signals import SignalInbox
-from tracer.pipeline.loop import Action, Recorder, write_line
+from tracer.pipeline.loop import Action, Recorder
 from tracer.pipeline.placing import Place, Placer
 from tracer.pipeline.ports import Sources
 from tracer.recording import RecordingWriter
@@ -35,8 +35,8 @@ class Plan:
     """Made for the job; it is the caller of the pipeline who removes it."""
     notes: tuple[str, ...] = ()
     """What is known before the start and belongs among the caveats."""
-    ready: TextIO | None = None
-    """Gets a line with the job's pid once that runs under watch. Open already, with the caller's rights."""
+    ready: Callable[[int], None] | None = None
+    """Called with the job's pid once that runs under watch."""
     shuns_oom_killer: bool = False
     """Whether this process, for the rest of its life, is to be passed over where that is allowed."""
 
@@ -149,7 +149,7 @@ class Pipeline:
 
     def _say_ready(self, job: Job) -> None:
         if self._plan.ready is not None:
-            write_line(self._plan.ready, str(job.pid))
+            self._plan.ready(job.pid)
 
     def _loop(self, job: Job, control: JobControl, inbox: SignalInbox) -> None:
         actions: dict[int, Action] = {inbox.fileno(): ("signals", control.forward)}

@@ -73,7 +73,7 @@ def test_without_root_a_limit_that_cannot_be_set_starts_no_job_and_says_the_comm
     def refused(*_, **__):
         raise PermissionDenied("cannot make the memory cgroup /x: Permission denied", need="a cgroup of your own")
 
-    monkeypatch.setattr("tracer.cli.run.find_hierarchy", lambda: Hierarchy(2, "/nowhere", "/", "/"))
+    monkeypatch.setattr("tracer.cli.watching.find_hierarchy", lambda: Hierarchy(2, "/nowhere", "/", "/"))
     monkeypatch.setattr("tracer.cli.run.make_cgroup", refused)
     assert main(["run", "--memory-max", "64M", "--", "touch", "a file"]) == 4
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A whole run over stand-in sources, with real jobs: the order of things, and that no fault of ours costs the job."""
 
-import contextlib
+import errno
 import os
 import signal
 import threading
@@ -260,18 +260,17 @@ def test_who_waits_for_it_is_told_that_the_job_runs_under_watch(watched, tmp_pat
     ready = tmp_path / "ready"
     program = f"while ! [ -s {ready} ]; do sleep 0.01; done; exit 5"
 
-    with ready.open("w") as file:
-        outcome, events = watched(program, plan={"ready": file})
+    outcome, events = watched(program, plan={"ready": lambda pid: ready.write_text(str(pid))})
 
     assert outcome.exit_code == 5
     assert int(ready.read_text()) == of(JobStarted, events)[0].tgid
 
 
 def test_a_ready_file_that_cannot_be_written_is_only_noted(watched):
-    with open("/dev/full", "w") as file:
-        outcome, events = watched("exit 5", plan={"ready": file})
-        with contextlib.suppress(OSError):
-            file.close()
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    outcome, events = watched("exit 5", plan={"ready": full})
 
     assert outcome.exit_code == 5
     assert any("ready failed" in text for text in notes(events))
