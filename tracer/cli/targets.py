@@ -8,7 +8,7 @@ from tracer.cli.console import shown
 from tracer.errors import InputError, UsageError
 from tracer.pipeline import Target
 from tracer.sources.cgroups import CgroupSource
-from tracer.sources.procfs import is_kernel_thread, read_stat, read_status
+from tracer.sources.procfs import read_stat, read_status
 
 MAX_ANCESTORS = 4096
 
@@ -67,7 +67,7 @@ def _process(text: str, proc_root: str) -> tuple[int, int]:
         raise InputError(f"no process {pid}: it has ended, or is in another pid namespace")
     if status.tgid not in (None, pid):
         raise InputError(f"{pid} is a thread of process {status.tgid}: oomtrace attach --pid {status.tgid}")
-    if is_kernel_thread(proc_root, pid):
+    if stat.kernel_thread:
         raise InputError(f"process {pid} ({shown(stat.comm)}) is a thread of the kernel")
     if stat.state in ("Z", "X") and not _has_threads(proc_root, pid):
         raise InputError(f"process {pid} ({shown(stat.comm)}) has ended already; its parent did not fetch its status")

@@ -10,6 +10,7 @@ from tracer.doctor.rights import Rights
 from tracer.errors import CgroupUnavailable
 from tracer.job.cgroup import Hierarchy, find_hierarchy, shares_group_kill
 from tracer.job.systemd import find_busctl
+from tracer.sources.procfs import read_keys
 
 
 def check(places: Places, rights: Rights) -> Iterable[Capability]:
@@ -98,11 +99,8 @@ def _swap(places: Places, hierarchy: Hierarchy) -> Capability:
     name = "memory.memsw.limit_in_bytes" if hierarchy.version == 1 else "memory.swap.max"
     there = os.path.exists(f"{directory}/{name}")
     is_root = hierarchy.version == 2 and hierarchy.own_path == "/"
-    swap_kib = next(
-        (int(line.split()[1]) for line in (read(f"{places.proc}/meminfo") or "").split("\n")
-         if line.startswith("SwapTotal:") and line.split()[1:2] and line.split()[1].isdecimal()), None
-    )  # fmt: skip
-    machine = {None: "", 0: "; the machine has no swap"}.get(swap_kib, "; the machine has swap")
+    swap_bytes = (read_keys(f"{places.proc}/meminfo") or {}).get("SwapTotal")
+    machine = {None: "", 0: "; the machine has no swap"}.get(swap_bytes, "; the machine has swap")
     return Capability(
         id="swap_accounting",
         name="--swap-max",

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where to look, and small files as text: every check takes its places as an argument, so that tests build trees."""
 
-import os
 from dataclasses import dataclass
+
+from tracer.pseudofiles import read_bytes
 
 MAX_BYTES = 256 * 1024
 
@@ -24,15 +25,8 @@ class Places:
 
 def read(path: str) -> str | None:
     """A small file's text; `None`: there is none, or it may not be read."""
-    try:
-        # O_NONBLOCK: what stands in its place may be a FIFO.
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        try:
-            return os.read(fd, MAX_BYTES).decode("utf-8", "backslashreplace")
-        finally:
-            os.close(fd)
-    except (OSError, ValueError):
-        return None
+    raw = read_bytes(path, MAX_BYTES)
+    return None if raw is None else raw.decode("utf-8", "backslashreplace")
 
 
 def word(path: str) -> str | None:

@@ -9,6 +9,7 @@ from tracer.doctor.model import Answer, Capability
 from tracer.doctor.reading import Places, number, read, word
 from tracer.doctor.rights import Rights
 from tracer.kernel.handover import FIRST_PID_NAMESPACE
+from tracer.pseudofiles import read_mounts
 
 FIRST_CGROUP_NAMESPACE, FIRST_TIME_NAMESPACE = 0xEFFFFFFB, 0xEFFFFFFA
 """PROC_CGROUP_INIT_INO, PROC_TIME_INIT_INO, include/linux/proc_ns.h."""
@@ -99,15 +100,9 @@ def _proc_mount(places: Places, rights: Rights) -> Capability:
     )
 
 
-def _proc_options(places: Places) -> set[str]:
-    options: set[str] = set()
-    for line in (read(f"{places.proc}/self/mountinfo") or "").split("\n"):
-        head, dash, tail = line.partition(" - ")
-        words, after = head.split(" "), tail.split(" ")
-        if dash and len(words) > 5 and words[4] == "/proc" and after[0] == "proc":
-            # The last mount at a place is the one that is seen.
-            options = {*words[5].split(","), *(after[2].split(",") if len(after) > 2 else ())}
-    return options
+def _proc_options(places: Places) -> frozenset[str]:
+    seen = [mount for mount in read_mounts(places.proc) if mount.mount_point == "/proc" and mount.kind == "proc"]
+    return seen[-1].options if seen else frozenset()
 
 
 def _yama(places: Places) -> Iterable[Capability]:

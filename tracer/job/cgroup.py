@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from tracer.errors import CgroupUnavailable
+from tracer.pseudofiles import read_bytes, read_cgroup_paths, read_mounts
 from tracer.units import NO_LIMIT_BYTES
 
 NAME_PREFIX = "oomtrace-run-"
@@ -86,7 +87,8 @@ def find_hierarchy(
     Raises:
         CgroupUnavailable: there is no memory controller here.
     """
-    v1, v2 = _own_paths(f"{proc_root}/{pid}/cgroup")
+    own = read_cgroup_paths(proc_root, pid)
+    v1, v2 = own.memory_v1, own.v2
     for mount in (f"{cgroup_root}/memory", cgroup_root):
         if v1 is not None and os.path.exists(f"{mount}/memory.limit_in_bytes"):
             return Hierarchy(1, mount, v1, _mount_root(proc_root, mount))
@@ -97,8 +99,8 @@ def find_hierarchy(
 
 def memory_path(hierarchy: Hierarchy, pid: int, *, proc_root: str = "/proc") -> str | None:
     """The memory cgroup that a process is in now."""
-    v1, v2 = _own_paths(f"{proc_root}/{pid}/cgroup")
-    return v1 if hierarchy.version == 1 else v2
+    paths = read_cgroup_paths(proc_root, pid)
+    return paths.memory_v1 if hierarchy.version == 1 else paths.v2
 
 
 def shares_group_kill(hierarchy: Hierarchy) -> str | None:
@@ -113,35 +115,9 @@ def shares_group_kill(hierarchy: Hierarchy) -> str | None:
     return None
 
 
-def _own_paths(file: str) -> tuple[str | None, str | None]:
-    """The paths in the v1 memory hierarchy and in v2."""
-    v1 = v2 = None
-    for line in read(file).split("\n"):
-        number, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if "memory" in controllers.split(","):
-            v1 = path
-        elif number == "0" and not controllers and path:
-            v2 = path
-    return v1, v2
-
-
-def _mount_root(proc_root: str, mount: str) -> str:
-    # Of several mounts in one place the last one is what is seen.
-    for line in reversed(read(f"{proc_root}/self/mountinfo").split("\n")):
-        words = line.split(" ")
-        # 36 35 98:0 ROOT MOUNTPOINT options ...
-        if len(words) > 4 and words[4] == mount:
-            return words[3] if words[3].startswith("/") else "/"
-    return "/"
-
-
-def processes_below(directory: str) -> tuple[int, ...]:
-    """Who is in a cgroup or in one below it. Those of other pid namespaces have no number here."""
-    found: set[int] = set()
-    for folder, _, _ in os.walk(directory):
-        found.update(int(word) for word in read(f"{folder}/cgroup.procs").split() if word.isdecimal())
-    return tuple(sorted(found - {0}))
+def _mount_root(proc_root: str, mount_point: str) -> str:
+    there = [mount.root for mount in read_mounts(proc_root) if mount.mount_point == mount_point]
+    return there[-1] if there and there[-1].startswith("/") else "/"
 
 
 def own_limit(hierarchy: Hierarchy, path: str) -> str | None:
@@ -156,11 +132,7 @@ def own_limit(hierarchy: Hierarchy, path: str) -> str | None:
 
 def read(path: str) -> str:
     """A small file's text, empty where there is none: each caller says what that means."""
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            return file.read()
-    except OSError:
-        return ""
+    return (read_bytes(path) or b"").decode("utf-8", "surrogateescape")
 
 
 def write(path: str, value: str) -> None:

@@ -16,10 +16,10 @@ from tracer.job.cgroup import (
     Hierarchy,
     Limits,
     own_limit,
-    processes_below,
     read,
     write,
 )
+from tracer.pseudofiles import processes_below
 
 _ATTEMPTS = 100
 _LOCK_PATIENCE_S = 1.0

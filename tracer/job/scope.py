@@ -11,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tracer.errors import CgroupUnavailable
-from tracer.job.cgroup import NAME_PREFIX, Hierarchy, Limits, memory_path, own_limit, processes_below, read, write
+from tracer.job.cgroup import NAME_PREFIX, Hierarchy, Limits, memory_path, own_limit, read, write
 from tracer.job.systemd import PATIENCE_S, Manager, Refused
+from tracer.pseudofiles import processes_below
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _PAUSE_S = 0.01

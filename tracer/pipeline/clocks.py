@@ -7,6 +7,7 @@ import time
 
 from tracer import __version__
 from tracer.events import Clock, Header, TracerCost
+from tracer.pseudofiles import read_bytes
 from tracer.sources.namespaces import own_pid_namespace
 
 
@@ -58,8 +59,5 @@ def cost_now(*, longest_scan_ns: int, scans: int, proc_root: str = "/proc") -> T
 
 
 def _line(path: str) -> str | None:
-    try:
-        with open(path, encoding="ascii", errors="replace") as file:
-            return file.readline().strip() or None
-    except OSError:
-        return None
+    text = (read_bytes(path) or b"").decode("ascii", "replace")
+    return text.partition("\n")[0].strip() or None

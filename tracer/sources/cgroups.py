@@ -6,17 +6,16 @@ in events it is text that can be shown. A cgroup that is removed while it is rea
 """
 
 import os
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from tracer.events import CgroupSample
-from tracer.sources.procfs import read_bytes, text_of
+from tracer.pseudofiles import processes_below, read_bytes, read_cgroup_paths, read_mounts
+from tracer.sources.procfs import text_of
 from tracer.units import NO_LIMIT_BYTES
 
-_OCTAL = re.compile(rb"\\([0-7]{3})")
 _DELETED = " (deleted)"
 
 
@@ -54,18 +53,11 @@ class CgroupSource:
 
     def memory_cgroup_of(self, tgid: int) -> str | None:
         """The path of its memory cgroup; `None`: it is gone, or there is no memory controller."""
-        raw = read_bytes(f"{self._proc_root}/{tgid}/cgroup")
-        if raw is None or self._hierarchy is None:
+        if self._hierarchy is None:
             return None
-        # `ID:CONTROLLERS:PATH`, once per hierarchy; a path may hold colons, and the kernel refuses newlines in names.
-        for line in raw.split(b"\n"):
-            number, _, rest = line.partition(b":")
-            controllers, colon, path = rest.partition(b":")
-            if not colon or not path.startswith(b"/"):
-                continue
-            if (number, controllers) == (b"0", b"") if self.version == 2 else b"memory" in controllers.split(b","):
-                return self._alive(os.fsdecode(path))
-        return None
+        paths = read_cgroup_paths(self._proc_root, tgid)
+        path = paths.v2 if self.version == 2 else paths.memory_v1
+        return None if path is None else self._alive(path)
 
     def chain(self, path: str) -> tuple[str, ...]:
         """The cgroup and those above it, up to the top that this mount shows. Not below the top: only itself."""
@@ -107,12 +99,7 @@ class CgroupSource:
         folder = self.folder(path)
         if folder is None or not os.path.isdir(folder):
             return None
-        found: dict[int, None] = {}
-        for below, _, _ in os.walk(folder):
-            words = (read_bytes(f"{below}/cgroup.procs", 1 << 20) or b"").split()  # refused where it is threaded (v2)
-            found.update((int(word), None) for word in words if word.isdigit())
-        found.pop(0, None)  # of another pid namespace: it has no number here
-        return tuple(found)
+        return processes_below(folder)
 
     def sample(self, path: str) -> CgroupSample | None:
         """Its counters now; `None`: there is no such cgroup (any more)."""
@@ -198,20 +185,15 @@ def _value(path: str) -> int | None:
 
 
 def _mounted(proc_root: str, cgroup_root: str) -> Hierarchy | None:
-    """From mountinfo (proc_pid_mountinfo(5)), for mounts at or below `cgroup_root`."""
+    """By what is mounted at or below `cgroup_root`."""
     found: list[Hierarchy] = []
-    for line in (read_bytes(f"{proc_root}/self/mountinfo", 4 << 20) or b"").split(b"\n"):
-        left, dash, right = line.partition(b" - ")
-        fields, kinds = left.split(b" "), right.split(b" ")
-        if not dash or len(fields) < 5 or len(kinds) < 3:
+    for mount in read_mounts(proc_root):
+        if not _within(mount.mount_point, cgroup_root):
             continue
-        root, mount_point = os.fsdecode(_unmangled(fields[3])), os.fsdecode(_unmangled(fields[4]))
-        if not _within(mount_point, cgroup_root):
-            continue
-        if kinds[0] == b"cgroup" and b"memory" in kinds[2].split(b","):
-            found.append(Hierarchy(1, mount_point, root))
-        elif kinds[0] == b"cgroup2" and _has_memory(mount_point):
-            found.append(Hierarchy(2, mount_point, root))
+        if mount.kind == "cgroup" and "memory" in mount.options:
+            found.append(Hierarchy(1, mount.mount_point, mount.root))
+        elif mount.kind == "cgroup2" and _has_memory(mount.mount_point):
+            found.append(Hierarchy(2, mount.mount_point, mount.root))
     # Of several mounts of it (containers' own show through) the one that shows most.
     return min(found, key=lambda one: (one.version, one.root != "/", len(one.mount_point)), default=None)
 
@@ -228,10 +210,6 @@ def _by_files(cgroup_root: str) -> Hierarchy | None:
 
 def _has_memory(mount_point: str) -> bool:
     return b"memory" in (read_bytes(f"{mount_point}/cgroup.controllers") or b"").split()
-
-
-def _unmangled(field: bytes) -> bytes:
-    return _OCTAL.sub(lambda found: bytes((int(found[1], 8) & 0xFF,)), field)
 
 
 def _normal(path: str) -> str:

@@ -9,7 +9,8 @@ import os
 from dataclasses import dataclass
 
 from tracer.kernel.handover import FIRST_PID_NAMESPACE
-from tracer.sources.procfs import read_bytes, read_status
+from tracer.pseudofiles import read_bytes
+from tracer.sources.procfs import read_status
 from tracer.units import NS_PER_S
 
 

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable
 
 from tracer.events import PressureSample, VmstatSample
-from tracer.sources.procfs import read_bytes, read_keys
+from tracer.pseudofiles import read_bytes
+from tracer.sources.procfs import read_keys
 
 _PSI = re.compile(rb"^(some|full) avg10=(\d{1,3}\.\d{1,4}) .*total=(\d{1,18})$", re.MULTILINE)
 

@@ -8,9 +8,9 @@ import os
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tracer.pseudofiles import read_bytes
 from tracer.units import KIB, TICK_NS
 
-_FILE_BYTES = 64 * 1024
 _STAT_BYTES = 4096
 _STAT_FIELDS = 50
 """Behind the name: up to exit_code, which came with 3.5."""
@@ -30,6 +30,8 @@ class Stat:
     start_tick: int
     exit_status: int | None = None
     """Of a zombie, whole process, where it is not 0: without the right to know the kernel says 0."""
+    kernel_thread: bool = False
+    """It is a thread of the kernel's own."""
 
     @property
     def start_ns(self) -> int:
@@ -72,27 +74,6 @@ def read_exe(root: str, tgid: int) -> str | None:
         return None
 
 
-def read_bytes(path: str, limit_bytes: int = _FILE_BYTES) -> bytes | None:
-    """The file's first bytes; `None`: not there, not readable, gone meanwhile."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except (OSError, ValueError):
-        return None
-    try:
-        parts = []
-        while limit_bytes > 0:
-            part = os.read(fd, limit_bytes)
-            if not part:
-                break
-            parts.append(part)
-            limit_bytes -= len(part)
-        return b"".join(parts)
-    except OSError:
-        return None
-    finally:
-        os.close(fd)
-
-
 def text_of(raw: bytes) -> str:
     """Bytes from outside as text that can be shown and stored; as `tracer.wire` decodes a comm."""
     return raw.decode("utf-8", "backslashreplace")
@@ -113,6 +94,7 @@ def read_stat(proc_root: str, pid: int) -> Stat | None:
             session_id=int(fields[3]),
             start_tick=int(fields[19]),
             exit_status=_exit_status(fields),
+            kernel_thread=bool(int(fields[6]) & _PF_KTHREAD),
         )
     except (ValueError, IndexError):
         return None
@@ -123,12 +105,6 @@ def _exit_status(fields: list[bytes]) -> int | None:
     if fields[0] != b"Z" or fields[17] != b"1" or len(fields) < _STAT_FIELDS:
         return None
     return int(fields[49]) or None
-
-
-def is_kernel_thread(proc_root: str, pid: int) -> bool:
-    """Whether it is a thread of the kernel's own (PF_KTHREAD in its flags)."""
-    fields = (read_bytes(f"{proc_root}/{pid}/stat") or b"").rpartition(b")")[2].split()
-    return len(fields) > 6 and fields[6].isdigit() and bool(int(fields[6]) & _PF_KTHREAD)
 
 
 def read_table(proc_root: str) -> list[Row]:

@@ -5,7 +5,7 @@ import pytest
 
 from tests.unit.job.trees import found, roots, v1, v2  # noqa: F401 - a fixture is among them
 from tracer.errors import CgroupUnavailable
-from tracer.job.cgroup import memory_path, own_limit, processes_below, shares_group_kill
+from tracer.job.cgroup import memory_path, own_limit, shares_group_kill
 
 # ruff: noqa: F811
 
@@ -42,12 +42,6 @@ def test_a_limit_of_one_level_is_found_on_v1_where_none_is_a_huge_number(roots, 
     (roots[1] / "memory" / "user" / "s1" / "memory.limit_in_bytes").write_text(value)
 
     assert own_limit(hierarchy, "/user/s1") == limit
-
-
-def test_processes_of_other_pid_namespaces_have_no_number(tmp_path):
-    (tmp_path / "cgroup.procs").write_text("0\n12\n0\n")
-
-    assert processes_below(str(tmp_path)) == (12,)
 
 
 def test_a_process_that_is_gone_is_in_no_cgroup(roots):

@@ -90,15 +90,6 @@ def test_keys_with_and_without_a_unit(tmp_path):
     assert procfs.read_keys(str(tmp_path / "none")) is None
 
 
-def test_a_read_is_bounded_and_a_fifo_does_not_block(tmp_path):
-    (tmp_path / "large").write_bytes(b"x" * 1000)
-    os.mkfifo(tmp_path / "fifo")
-
-    assert procfs.read_bytes(str(tmp_path / "large"), 10) == b"x" * 10
-    assert procfs.read_bytes(str(tmp_path / "fifo")) == b""
-    assert procfs.read_bytes(str(tmp_path)) is None
-
-
 def test_the_own_process_agrees_with_itself():
     stat, status = procfs.read_stat("/proc", os.getpid()), procfs.read_status("/proc", os.getpid())
 
