@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tracer.errors import CgroupUnavailable, PermissionDenied, UsageError
 from tracer.job.cgroup import Hierarchy, JobCgroup, Limits, read
-from tracer.job.folder import make_folder
+from tracer.job.cgroupfs import make_plain_cgroup
 from tracer.job.scope import ScopeCgroup, place_by_system, place_by_user
 from tracer.job.systemd import BUSCTL, Manager, find_busctl, is_booted
 from tracer.units import KIB, format_bytes
@@ -27,7 +27,7 @@ def make_cgroup(
     """
     check_limits(hierarchy, limits)
     if not is_booted():
-        return make_folder(hierarchy, token, limits)
+        return make_plain_cgroup(hierarchy, token, limits)
     program = find_busctl(busctl)
     if program is None:
         raise CgroupUnavailable(
@@ -35,7 +35,11 @@ def make_cgroup(
         )
     if os.geteuid() == 0:
         place = place_by_system(hierarchy, Manager(program), os.getpid())
-        return make_folder(hierarchy, token, limits) if place is None else ScopeCgroup(hierarchy, place, token, limits)
+        return (
+            make_plain_cgroup(hierarchy, token, limits)
+            if place is None
+            else ScopeCgroup(hierarchy, place, token, limits)
+        )
     try:
         manager = Manager(program, user=True, environ=environ)
         return ScopeCgroup(hierarchy, place_by_user(hierarchy, manager, os.getpid()), token, limits)

@@ -5,7 +5,7 @@ import pytest
 
 from tracer.cli.leftovers import NAMED, left_in, names_of
 from tracer.errors import CgroupUnavailable
-from tracer.job.folder import FolderCgroup
+from tracer.job.cgroupfs import PlainCgroup
 
 
 @pytest.fixture
@@ -51,12 +51,12 @@ def test_a_crowd_is_counted(process):
 def test_an_empty_cgroup_is_removed_without_a_word(tmp_path):
     (tmp_path / "x").mkdir()
 
-    assert left_in(FolderCgroup("/x", str(tmp_path / "x")), 0) is None
+    assert left_in(PlainCgroup("/x", str(tmp_path / "x")), 0) is None
 
 
 def test_what_is_left_is_told_with_its_cgroup_whose_name_may_be_any_bytes(tmp_path):
     (tmp_path / "cgroup.procs").write_text("999999999\n")
-    text = left_in(FolderCgroup("/caf\udce9/x", str(tmp_path)), 0)
+    text = left_in(PlainCgroup("/caf\udce9/x", str(tmp_path)), 0)
 
     assert text == r"processes of the job still ran in /caf\xe9/x after its end: 999999999"
 

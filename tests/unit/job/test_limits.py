@@ -7,7 +7,7 @@ from tests.unit.job.trees import GIB, roots, v1, v2  # noqa: F401 - a fixture is
 from tracer.errors import CgroupUnavailable, PermissionDenied, UsageError
 from tracer.job import limits as module
 from tracer.job.cgroup import Limits
-from tracer.job.folder import FolderCgroup
+from tracer.job.cgroupfs import PlainCgroup
 from tracer.job.limits import check_limits, make_cgroup, never_hit
 from tracer.job.scope import Place, ScopeCgroup
 
@@ -42,7 +42,7 @@ def made(hierarchy, limits=LIMITS):
 def test_without_systemd_the_cgroup_is_made_by_hand(roots, machine):
     machine(booted=False)
 
-    assert isinstance(made(v1(roots)), FolderCgroup)
+    assert isinstance(made(v1(roots)), PlainCgroup)
 
 
 @pytest.mark.parametrize("root", [True, False])
@@ -57,7 +57,7 @@ def test_where_systemd_owns_the_tree_it_is_a_scope(roots, machine, root):
 def test_in_a_part_of_the_tree_that_is_another_managers_it_is_made_by_hand(roots, machine):
     machine(place=None)
 
-    assert isinstance(made(v2(roots, here="memory")), FolderCgroup)
+    assert isinstance(made(v2(roots, here="memory")), PlainCgroup)
 
 
 def test_a_limit_that_would_be_escaped_is_refused_with_or_without_root(roots, machine):

@@ -9,24 +9,24 @@ import pytest
 
 from tests.unit.job.trees import GIB, found, refuse_writing, roots, v1, v2  # noqa: F401 - a fixture is among them
 from tracer.errors import CgroupUnavailable, PermissionDenied
-from tracer.job import folder as module
+from tracer.job import cgroupfs as module
 from tracer.job.cgroup import Hierarchy, Limits
-from tracer.job.folder import FolderCgroup, make_folder, remove_left_behind
+from tracer.job.cgroupfs import PlainCgroup, make_plain_cgroup, remove_left_behind
 
 # ruff: noqa: F811
 
 
 def test_on_v1_the_cgroup_stands_below_our_own_with_both_limits(roots):
-    made = make_folder(v1(roots), "t1", Limits(memory_bytes=GIB, swap_bytes=0))
+    made = make_plain_cgroup(v1(roots), "t1", Limits(memory_bytes=GIB, swap_bytes=0))
 
     folder = roots[1] / "memory" / "user" / "s1" / "oomtrace-run-t1"
-    assert made == FolderCgroup("/user/s1/oomtrace-run-t1", str(folder))
+    assert made == PlainCgroup("/user/s1/oomtrace-run-t1", str(folder))
     assert (folder / "memory.limit_in_bytes").read_text() == str(GIB)
     assert (folder / "memory.memsw.limit_in_bytes").read_text() == str(GIB)
 
 
 def test_at_the_top_of_v1_the_path_has_no_double_slash(roots):
-    assert make_folder(v1(roots, "/"), "t", Limits(memory_bytes=GIB)).path == "/oomtrace-run-t"
+    assert make_plain_cgroup(v1(roots, "/"), "t", Limits(memory_bytes=GIB)).path == "/oomtrace-run-t"
 
 
 def test_a_container_without_a_cgroup_namespace_is_understood(roots):
@@ -35,11 +35,11 @@ def test_a_container_without_a_cgroup_namespace_is_understood(roots):
     (memory / "memory.limit_in_bytes").write_text("1")
     hierarchy = found(roots, "4:memory:/docker/abc\n", f"30 20 0:26 /docker/abc {memory} ro - cgroup c rw,memory\n")
 
-    assert make_folder(hierarchy, "t", Limits(memory_bytes=GIB)).directory == str(memory / "oomtrace-run-t")
+    assert make_plain_cgroup(hierarchy, "t", Limits(memory_bytes=GIB)).directory == str(memory / "oomtrace-run-t")
 
 
 def test_on_v2_the_cgroup_stands_below_our_own_where_children_may_have_memory(roots):
-    made = make_folder(v2(roots, here="memory"), "t1", Limits(memory_bytes=GIB, swap_bytes=GIB))
+    made = make_plain_cgroup(v2(roots, here="memory"), "t1", Limits(memory_bytes=GIB, swap_bytes=GIB))
 
     folder = roots[1] / "user" / "s1" / "oomtrace-run-t1"
     assert made.directory == str(folder)
@@ -52,7 +52,7 @@ def test_on_v2_a_sibling_will_do_where_our_own_level_limits_nothing(roots):
     hierarchy = v2(roots, above="memory", own={"memory.max": "max\n", "memory.high": "max\n"})
     refuse_writing(roots[1] / "user" / "s1" / "cgroup.subtree_control")
 
-    assert make_folder(hierarchy, "t1", Limits(memory_bytes=GIB)).path == "/user/oomtrace-run-t1"
+    assert make_plain_cgroup(hierarchy, "t1", Limits(memory_bytes=GIB)).path == "/user/oomtrace-run-t1"
 
 
 def test_on_v2_a_sibling_must_not_escape_our_own_limit(roots):
@@ -60,14 +60,14 @@ def test_on_v2_a_sibling_must_not_escape_our_own_limit(roots):
     refuse_writing(roots[1] / "user" / "s1" / "cgroup.subtree_control")
 
     with pytest.raises(CgroupUnavailable, match=r"memory\.max would not hold"):
-        make_folder(hierarchy, "t1", Limits(memory_bytes=GIB))
+        make_plain_cgroup(hierarchy, "t1", Limits(memory_bytes=GIB))
 
 
 def test_a_cgroup_outside_of_our_namespace_is_refused(roots):
     hierarchy = Hierarchy(2, str(roots[1]), "/../other", "/")
 
     with pytest.raises(CgroupUnavailable, match="namespace"):
-        make_folder(hierarchy, "t1", Limits(memory_bytes=GIB))
+        make_plain_cgroup(hierarchy, "t1", Limits(memory_bytes=GIB))
 
 
 def test_what_still_runs_in_it_is_named_and_not_ended(tmp_path):
@@ -77,12 +77,12 @@ def test_what_still_runs_in_it_is_named_and_not_ended(tmp_path):
 
     (tmp_path / "below" / "empty").mkdir()
 
-    assert FolderCgroup("/x", str(tmp_path)).remove(patience_s=0) == (7, 12, 99)
+    assert PlainCgroup("/x", str(tmp_path)).remove(patience_s=0) == (7, 12, 99)
     assert (tmp_path / "below" / "empty").is_dir(), "a job that runs may still count on what it made"
 
 
 def test_an_empty_one_is_removed_and_removing_it_again_is_no_error(tmp_path):
-    cgroup = FolderCgroup("/x", str(tmp_path / "x"))
+    cgroup = PlainCgroup("/x", str(tmp_path / "x"))
     (tmp_path / "x").mkdir()
 
     assert cgroup.remove() == ()
@@ -93,7 +93,7 @@ def test_an_empty_one_is_removed_and_removing_it_again_is_no_error(tmp_path):
 def test_what_the_job_made_below_it_is_removed_with_it(tmp_path):
     (tmp_path / "x" / "of the job" / "deeper").mkdir(parents=True)
 
-    assert FolderCgroup("/x", str(tmp_path / "x")).remove() == ()
+    assert PlainCgroup("/x", str(tmp_path / "x")).remove() == ()
     assert not (tmp_path / "x").exists()
 
 
@@ -102,7 +102,7 @@ def test_one_that_becomes_empty_in_time_is_removed(tmp_path, monkeypatch):
     (tmp_path / "x" / "cgroup.procs").write_text("12\n")
     monkeypatch.setattr(module.time, "sleep", lambda _: (tmp_path / "x" / "cgroup.procs").unlink())
 
-    assert FolderCgroup("/x", str(tmp_path / "x")).remove(patience_s=30) == ()
+    assert PlainCgroup("/x", str(tmp_path / "x")).remove(patience_s=30) == ()
 
 
 def test_one_that_is_empty_and_yet_stays_is_an_error(tmp_path):
@@ -110,7 +110,7 @@ def test_one_that_is_empty_and_yet_stays_is_an_error(tmp_path):
     (tmp_path / "x" / "stands for what the kernel still holds").write_text("")
 
     with pytest.raises(CgroupUnavailable, match="cannot remove /x"):
-        FolderCgroup("/x", str(tmp_path / "x")).remove(patience_s=0)
+        PlainCgroup("/x", str(tmp_path / "x")).remove(patience_s=0)
 
 
 def test_what_earlier_runs_left_is_removed_and_nothing_else(tmp_path):
@@ -137,7 +137,7 @@ def test_the_controller_that_we_handed_down_is_taken_back(roots):
     hierarchy = v2(roots)
     control = roots[1] / "user" / "s1" / "cgroup.subtree_control"
 
-    made = make_folder(hierarchy, "t1", Limits(memory_bytes=GIB))
+    made = make_plain_cgroup(hierarchy, "t1", Limits(memory_bytes=GIB))
     assert control.read_text() == "+memory"
     clear(made)
     made.remove()
@@ -147,7 +147,7 @@ def test_the_controller_that_we_handed_down_is_taken_back(roots):
 
 def test_the_controller_stays_where_another_child_may_use_it(roots):
     hierarchy = v2(roots)
-    made = make_folder(hierarchy, "t1", Limits(memory_bytes=GIB))
+    made = make_plain_cgroup(hierarchy, "t1", Limits(memory_bytes=GIB))
     (roots[1] / "user" / "s1" / "somebody else's").mkdir()
     clear(made)
     made.remove()
@@ -156,7 +156,7 @@ def test_the_controller_stays_where_another_child_may_use_it(roots):
 
 
 def test_the_controller_stays_where_it_was_there_before_us(roots):
-    made = make_folder(v2(roots, here="memory"), "t1", Limits(memory_bytes=GIB))
+    made = make_plain_cgroup(v2(roots, here="memory"), "t1", Limits(memory_bytes=GIB))
     clear(made)
     made.remove()
 
@@ -168,7 +168,7 @@ def test_a_cgroup_that_could_not_be_made_leaves_the_controller_as_it_was(roots, 
     refuse_mkdir(monkeypatch, errno.EIO)
 
     with pytest.raises(CgroupUnavailable, match="cannot make"):
-        make_folder(hierarchy, "t1", Limits(memory_bytes=GIB))
+        make_plain_cgroup(hierarchy, "t1", Limits(memory_bytes=GIB))
     assert (roots[1] / "user" / "s1" / "cgroup.subtree_control").read_text() == "-memory"
 
 
@@ -177,7 +177,7 @@ def test_a_lock_that_is_never_let_go_does_not_stop_a_run(roots, monkeypatch):
     hierarchy = v2(roots)
     held = os.open(roots[1] / "user" / "s1", os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_EX)
-    made = make_folder(hierarchy, "t1", Limits(memory_bytes=GIB))
+    made = make_plain_cgroup(hierarchy, "t1", Limits(memory_bytes=GIB))
     clear(made)
     made.remove()
     os.close(held)
@@ -200,7 +200,7 @@ def test_a_refusal_says_what_to_do(roots, monkeypatch, number, kind, says):
     refuse_mkdir(monkeypatch, number)
 
     with pytest.raises(kind, match=says):
-        make_folder(hierarchy, "t1", Limits(memory_bytes=GIB))
+        make_plain_cgroup(hierarchy, "t1", Limits(memory_bytes=GIB))
 
 
 def test_a_limit_that_the_kernel_refuses_leaves_nothing_behind(roots, monkeypatch):
@@ -209,7 +209,7 @@ def test_a_limit_that_the_kernel_refuses_leaves_nothing_behind(roots, monkeypatc
 
     monkeypatch.setattr(module, "write", refuse)
     with pytest.raises(CgroupUnavailable, match="cannot write"):
-        make_folder(v1(roots), "t1", Limits(memory_bytes=GIB))
+        make_plain_cgroup(v1(roots), "t1", Limits(memory_bytes=GIB))
     assert os.listdir(roots[1] / "memory" / "user" / "s1") == []
 
 
@@ -232,7 +232,7 @@ def test_a_new_one_is_made_where_left_ones_are_removed(roots, version):
     left = hierarchy.directory("/user/s1/oomtrace-run-left")
     os.mkdir(left)
 
-    made = make_folder(hierarchy, "t1", Limits())
+    made = make_plain_cgroup(hierarchy, "t1", Limits())
 
     assert os.path.dirname(made.directory) == os.path.dirname(left)
     assert not os.path.exists(left)
@@ -240,8 +240,8 @@ def test_a_new_one_is_made_where_left_ones_are_removed(roots, version):
 
 def test_a_run_that_has_just_made_its_cgroup_does_not_lose_it_to_another(roots):
     hierarchy = v1(roots)
-    first = make_folder(hierarchy, "t1", Limits())
-    second = make_folder(hierarchy, "t2", Limits())
+    first = make_plain_cgroup(hierarchy, "t1", Limits())
+    second = make_plain_cgroup(hierarchy, "t2", Limits())
 
     assert os.path.isdir(first.directory)
     assert (first.remove(), second.remove()) == ((), ())
@@ -260,7 +260,7 @@ def test_one_that_another_run_removed_before_it_was_claimed_is_made_again(roots,
         return real(path, *rest) if opened is None else opened
 
     monkeypatch.setattr(module.os, "open", slowly)
-    made = make_folder(hierarchy, "t1", Limits())
+    made = make_plain_cgroup(hierarchy, "t1", Limits())
 
     assert not others
     assert os.path.isdir(made.directory)
@@ -274,7 +274,7 @@ def test_a_neighbour_who_never_lets_go_of_the_lock_stops_nobody(roots, monkeypat
     monkeypatch.setattr(module.fcntl, "flock", refuse)
     monkeypatch.setattr(module.time, "sleep", lambda _: None)
 
-    made = make_folder(v1(roots), "t1", Limits())
+    made = make_plain_cgroup(v1(roots), "t1", Limits())
 
     assert os.path.isdir(made.directory)
     assert made.claim is None
@@ -286,5 +286,5 @@ def test_a_mount_from_above_our_own_namespace_is_refused_unless_another_lies_ove
     above, own = line.format("/../.."), line.format("/")
 
     with pytest.raises(CgroupUnavailable, match="namespace"):
-        make_folder(found(roots, "9:memory:/\n", above), "t1", Limits(memory_bytes=GIB))
+        make_plain_cgroup(found(roots, "9:memory:/\n", above), "t1", Limits(memory_bytes=GIB))
     assert found(roots, "9:memory:/\n", above + own).mount_root == "/"

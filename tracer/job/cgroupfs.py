@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A memory cgroup made by hand: below our own or beside it, limited, removed. Kills nothing, ever."""
+"""A memory cgroup made by hand in cgroupfs: below our own or beside it, limited, removed. Kills nothing, ever."""
 
 import contextlib
 import errno
@@ -26,7 +26,7 @@ _LOCK_PATIENCE_S = 1.0
 
 
 @dataclass(frozen=True)
-class FolderCgroup:
+class PlainCgroup:
     """A memory cgroup that we made."""
 
     path: str
@@ -84,7 +84,7 @@ class _Claim:
             self._fd = None
 
 
-def make_folder(hierarchy: Hierarchy, token: str, limits: Limits) -> FolderCgroup:
+def make_plain_cgroup(hierarchy: Hierarchy, token: str, limits: Limits) -> PlainCgroup:
     """A new memory cgroup with these limits, so placed that all limits round us hold for it as well.
 
     Empty ones that earlier runs had to leave in that place are removed.
@@ -103,12 +103,12 @@ def make_folder(hierarchy: Hierarchy, token: str, limits: Limits) -> FolderCgrou
     # A cgroup that holds processes cannot hand controllers to children (except the real root), and
     # ours holds at least us. A sibling will do where our own level limits nothing that it would escape.
     made = _make_v2(hierarchy, hierarchy.own_path, name, limits)
-    if isinstance(made, FolderCgroup):
+    if isinstance(made, PlainCgroup):
         return made
     why = made
     above = _beside(hierarchy, why)
     made = _make_v2(hierarchy, above, name, limits)
-    if isinstance(made, FolderCgroup):
+    if isinstance(made, PlainCgroup):
         return made
     raise CgroupUnavailable(
         f"no memory cgroup can be made below {hierarchy.own_path} ({why}) or beside it ({made}): "
@@ -116,7 +116,7 @@ def make_folder(hierarchy: Hierarchy, token: str, limits: Limits) -> FolderCgrou
     )
 
 
-def _make_v2(hierarchy: Hierarchy, parent: str, name: str, limits: Limits) -> FolderCgroup | str:
+def _make_v2(hierarchy: Hierarchy, parent: str, name: str, limits: Limits) -> PlainCgroup | str:
     """Made below `parent`; or why that may have no children with the memory controller."""
     directory = hierarchy.directory(parent)
     with _one_at_a_time(directory):
@@ -146,7 +146,7 @@ def _beside(hierarchy: Hierarchy, why: str) -> str:
     return above
 
 
-def _make_in(hierarchy: Hierarchy, parent: str, name: str, limits: Limits, *, enabled: bool = False) -> FolderCgroup:
+def _make_in(hierarchy: Hierarchy, parent: str, name: str, limits: Limits, *, enabled: bool = False) -> PlainCgroup:
     path = f"{parent.rstrip('/')}/{name}"
     directory = hierarchy.directory(path)
     remove_left_behind(os.path.dirname(directory))
@@ -154,7 +154,7 @@ def _make_in(hierarchy: Hierarchy, parent: str, name: str, limits: Limits, *, en
         claim = _make(directory)
     except OSError as error:
         raise _refused(path, error) from error
-    made = FolderCgroup(path, directory, claim, os.path.dirname(directory) if enabled else None)
+    made = PlainCgroup(path, directory, claim, os.path.dirname(directory) if enabled else None)
     try:
         (_limit_v1 if hierarchy.version == 1 else _limit_v2)(directory, limits)
     except OomtraceError:
