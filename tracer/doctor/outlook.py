@@ -81,11 +81,11 @@ def _why(number: int, status: Status, seen: Seen, kill: KillKind) -> str:
     if status == "present":
         return _present(number, seen, kill)
     if not seen.programs:
-        return "only the kernel's log would tell of it" if seen.log and number < 3 else "the kernel is not watched"
-    if not seen.same_pids:
-        return "the kernel speaks of other pids than /proc does here"
-    if not seen.same_clocks:
-        return "the kernel speaks of other start times than /proc does here"
+        if not seen.log or number > 2:
+            return "the kernel is not watched"
+        if not seen.same_pids:
+            return "only the kernel's log would tell of it, and that speaks of other pids than /proc does here"
+        return "only the kernel's log would tell of it"
     if not seen.names and number == 1:
         return "the kernel's stack has no names, so a kill and a mere mark look alike"
     if not seen.survives:

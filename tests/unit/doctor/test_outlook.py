@@ -76,6 +76,9 @@ def test_in_a_pid_namespace_of_our_own_the_log_alone_promises_nothing():
     assert set(expected(pid_namespace="no", bpf_programs="no").values()) == {"not_seen"}
     assert set(expected(bpf_programs="no").values()) != {"not_seen"}
 
+    found = outlook(answers(pid_namespace="no", bpf_programs="no"), root=True, asker_is_root=True)
+    assert all("other pids" in kill.links[0].why for kill in found.kills)
+
 
 def test_the_weakest_kind_of_kill_is_the_whole_answer():
     found = outlook(answers(oom_decision="no", kernel_log="no"), root=True, asker_is_root=True)
