@@ -182,7 +182,7 @@ class AttachedPipeline:
                 row = rows.get(member.tgid)
                 if row is not None and row.ended and process_id(row.tgid, row.start_ns) == member.id:
                     self._watch.sampler.look_at(member, time.monotonic_ns())  # a zombie still has its status
-                    self._watch.lose(member, time.monotonic_ns())
+                    self._watch.sampler.lose(member, time.monotonic_ns())
 
     def _take_signals(self, inbox: SignalInbox) -> None:
         for number in inbox.take():

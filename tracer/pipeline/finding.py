@@ -187,7 +187,7 @@ class Finder:
         new = {process_id(root.tgid, root.start_ns) for root in roots}
         for member in self._watch.members:
             if member.id in new and member.id not in self._to_put:
-                self._watch.lose(member, time.monotonic_ns())
+                self._watch.sampler.lose(member, time.monotonic_ns())
 
     def _settle(self) -> int:
         """Look until nothing is new; how often that took."""

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from tracer.events import Event, Note
+from tracer.events import Event, Note, ProcessId
 from tracer.pipeline.helper import Helper
 from tracer.recording import RecordingWriter
 from tracer.units import NS_PER_MS
@@ -51,9 +51,10 @@ class Journal:
         self.append(event)
         return True
 
-    def forget(self, key: tuple[object, ...]) -> None:
-        """No more samples with this key will come."""
-        self._last.pop(key, None)
+    def forget(self, process: ProcessId) -> None:
+        """Nothing more of this process will come."""
+        for kind in ("process", "seen"):
+            self._last.pop((kind, *process), None)
 
     def note(self, text: str) -> None:
         """Record something that a reader of the verdict should know, once."""

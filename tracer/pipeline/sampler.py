@@ -89,6 +89,12 @@ class Sampler:
         """One process by itself."""
         self._sample_process(member, now_ns)
 
+    def lose(self, member: Member, now_ns: int) -> None:
+        """It is gone, and nobody told how it ended."""
+        self._members.drop(member.id)
+        self._journal.forget(member.id)
+        self._journal.append(ProcessGone(ts_ns=now_ns, source="proc", tgid=member.tgid, start_ns=member.start_ns))
+
     def finish(self, now_ns: int) -> None:
         """The last round."""
         self._sample_reclaim(now_ns)
@@ -119,19 +125,16 @@ class Sampler:
 
     def _sample_process(self, member: Member, now_ns: int) -> None:
         processes = self._sources.processes
-        key = ("process", *member.id)
         sample: Event | None = self._journal.attempt(
             "reading processes", lambda: processes.sample(member.tgid, member.start_ns), otherwise=None
         )
         if sample is not None:
             member.missing_since_ns = None
-            self._journal.append_changed(key, sample)
+            self._journal.append_changed(("process", *member.id), sample)
         elif self._journal.gave_up("reading processes"):
             return
         elif self._members.missing(member, now_ns, patience_ns=0 if self._scans_proc else GONE_AFTER_NS):
-            self._journal.forget(key)
-            self._journal.forget(("seen", *member.id))
-            self._journal.append(ProcessGone(ts_ns=now_ns, source="proc", tgid=member.tgid, start_ns=member.start_ns))
+            self.lose(member, now_ns)
 
     def _sample_chain(self) -> list[CgroupSample]:
         cgroups = self._sources.cgroups

@@ -18,7 +18,6 @@ from tracer.events import (
     OomMark,
     ProcessExited,
     ProcessForked,
-    ProcessGone,
     ProcessId,
     ProcessOrphaned,
     ProcessSeen,
@@ -114,8 +113,7 @@ class Watch:
             self._inspect(member, after_ns=_look_after_ns(event))
         if isinstance(event, ProcessExited):
             self._to_look_at.pop(process_id(event.tgid, event.start_ns), None)
-            self._journal.forget(("process", *process_id(event.tgid, event.start_ns)))
-            self._journal.forget(("seen", *process_id(event.tgid, event.start_ns)))
+            self._journal.forget(process_id(event.tgid, event.start_ns))
         elif isinstance(event, LogGap):
             self._log_gaps += event.lost
         elif isinstance(event, OomMark | LoggedKill):
@@ -178,13 +176,6 @@ class Watch:
         member = self.members.add(seen.tgid, seen.start_ns)
         if member is not None:
             self._inspect(member, after_ns=1)
-
-    def lose(self, member: Member, now_ns: int) -> None:
-        """It is gone, and nobody told how it ended."""
-        self.members.drop(member.id)
-        self._journal.forget(("process", *member.id))
-        self._journal.forget(("seen", *member.id))
-        self._journal.append(ProcessGone(ts_ns=now_ns, source="proc", tgid=member.tgid, start_ns=member.start_ns))
 
     def read_kernel(self) -> None:
         """Read the ring buffer until it is empty, or long enough."""

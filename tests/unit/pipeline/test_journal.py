@@ -3,7 +3,7 @@
 
 import pytest
 
-from tracer.events import Note, VmstatSample
+from tracer.events import Note, ProcessId, VmstatSample
 from tracer.pipeline.clocks import header_now
 from tracer.pipeline.helper import Helper
 from tracer.pipeline.journal import FLUSH_NS, STRIKES, Journal
@@ -61,12 +61,15 @@ def test_a_sample_that_says_nothing_new_is_left_out(journal, path):
     assert [event.ts_ns for event in recorded(path)] == [1, 3, 4]
 
 
-def test_what_is_forgotten_may_be_said_again(journal):
+@pytest.mark.parametrize("kind", ["process", "seen"])
+def test_what_is_forgotten_of_a_process_may_be_said_again_and_others_stay(journal, kind):
     sample = VmstatSample(ts_ns=1, source="pressure", oom_kill=0)
-    journal.append_changed(("a",), sample)
-    journal.forget(("a",))
+    ended, other = ProcessId(7, 1), ProcessId(7, 2)
+    for process in (ended, other):
+        journal.append_changed((kind, *process), sample)
+    journal.forget(ended)
 
-    assert journal.append_changed(("a",), sample)
+    assert [journal.append_changed((kind, *process), sample) for process in (ended, other)] == [True, False]
 
 
 def test_a_failure_is_noted_once_and_after_three_the_thing_is_left_alone(journal, path):
