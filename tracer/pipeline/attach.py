@@ -11,19 +11,19 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from tracer.events import JobStarted, ProcessId, process_id
+from tracer.events import JobStarted, process_id
 from tracer.job.launch import shun_oom_killer
 from tracer.job.signals import ENDING, STOPPING, SignalInbox
 from tracer.pipeline.finding import Finder
 from tracer.pipeline.loop import Recorder
 from tracer.pipeline.ports import Row, Sources
+from tracer.pipeline.table import id_of, stands_below, tops_of
 from tracer.recording import RecordingWriter
 from tracer.units import NS_PER_MS
 
 LOOK_NS = 250 * NS_PER_MS
 COST_SHARE = 50
 """A look that cost T of CPU time is followed by a pause of at least 50 T, as for samples."""
-MAX_ANCESTORS = 4096
 OWN_PIDS = (
     "oomtrace runs in a pid namespace of its own, where what ran before has no known pid for the kernel; "
     "attach from the host"
@@ -121,7 +121,7 @@ class AttachedPipeline:
         """The processes that were asked for, but for those that stand below another one of them."""
         rows = self._finder.table()
         wanted = {process_id(*process) for process in self._target.processes}
-        return [process for process in self._target.processes if not _below_any(process, wanted, rows)]
+        return [process for process in self._target.processes if not stands_below(process[0], wanted, rows)]
 
     def _started(self, tgid: int, start_ns: int) -> JobStarted:
         cgroups = self._sources.cgroups
@@ -156,7 +156,7 @@ class AttachedPipeline:
             rows = self._finder.table()
             new = [rows[pid] for pid in self._strangers(inside) if pid in rows and not rows[pid].ended]
         if new or always:
-            tops = _tops(new, {member.id for member in self._watch.members}, rows)
+            tops = tops_of(new, {member.id for member in self._watch.members}, rows)
             started = [self._started(row.tgid, row.start_ns) for row in tops]
             self._finder.find(started, cgroup=path, cgroup_id=self._cgroup_id)
 
@@ -180,7 +180,7 @@ class AttachedPipeline:
             rows = self._finder.table()
             for member in self._watch.members:
                 row = rows.get(member.tgid)
-                if row is not None and row.ended and process_id(row.tgid, row.start_ns) == member.id:
+                if row is not None and row.ended and id_of(row) == member.id:
                     self._watch.sampler.look_at(member, time.monotonic_ns())  # a zombie still has its status
                     self._watch.sampler.lose(member, time.monotonic_ns())
 
@@ -204,22 +204,3 @@ def joinable(sources: Sources) -> Sources:
     if sources.kernel is None or sources.namespaces.own_pids is False:
         return sources
     return replace(sources, kernel=None, why_no_kernel=OWN_PIDS)
-
-
-def _below_any(process: tuple[int, int], tops: set[ProcessId], rows: dict[int, Row]) -> bool:
-    """Whether it stands below one of these, not being meant itself."""
-    row = rows.get(process[0])
-    for _ in range(MAX_ANCESTORS):
-        row = rows.get(row.parent_tgid) if row is not None else None
-        if row is None:
-            return False
-        if process_id(row.tgid, row.start_ns) in tops:
-            return True
-    return False
-
-
-def _tops(new: Sequence[Row], ours: set[ProcessId], rows: dict[int, Row]) -> list[Row]:
-    """Of processes that are new those that stand below no other of them and below none of ours, oldest first."""
-    above = ours | {process_id(row.tgid, row.start_ns) for row in new}
-    tops = [row for row in new if not _below_any((row.tgid, row.start_ns), above, rows)]
-    return sorted(tops, key=lambda row: (row.start_ns, row.tgid))

@@ -13,7 +13,6 @@ followed from: an orphan of before then is nobody's any more.
 
 import time
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from tracer.events import (
     Attached,
@@ -28,23 +27,13 @@ from tracer.events import (
 )
 from tracer.pipeline.journal import Journal
 from tracer.pipeline.ports import Row, Sources
+from tracer.pipeline.table import Sight, all_below, id_of
 from tracer.pipeline.watch import Watch
 from tracer.units import TICK_NS
 
 MAX_PASSES = 64
 """Each pass finds only what was born below something that the one before had not found: a handful is usual."""
 ENDLESS_NS = 1 << 63
-
-
-class _Sight(NamedTuple):
-    """A process and its parent as one look at /proc showed them."""
-
-    row: Row
-    parent: Row | None
-
-    @property
-    def id(self) -> ProcessId:
-        return _id(self.row)
 
 
 class Finder:
@@ -178,8 +167,8 @@ class Finder:
             self._watch.take(root)
             self._is_ours(process)
             row = rows.get(root.tgid)
-            if row is not None and _id(row) == process:
-                self._record(_Sight(row, rows.get(row.parent_tgid)))
+            if row is not None and id_of(row) == process:
+                self._record(Sight(row, rows.get(row.parent_tgid)))
                 if not row.ended:
                     self._to_put[process] = row.start_ns
         self._watch.read_kernel()
@@ -207,28 +196,9 @@ class Finder:
         # While the table was read a parent may have ended and its pid be another's: then the kernel's word counts.
         self._watch.read_kernel()
         found = 0
-        for sight in self._below(rows):
-            if sight.parent is not None and self._lives(_id(sight.parent)):
+        for sight in all_below(self._knows, rows):
+            if sight.parent is not None and self._lives(id_of(sight.parent)):
                 found += self._join(sight)
-        return found
-
-    def _below(self, rows: dict[int, Row]) -> list[_Sight]:
-        """All that stand below ours in one table, parents first; ours are not among them."""
-        children: dict[int, list[Row]] = {}
-        for row in rows.values():
-            if not row.ended:
-                children.setdefault(row.parent_tgid, []).append(row)
-        found: list[_Sight] = []
-        # The children of a pid are ours only as long as the pid is.
-        ahead = [row for row in rows.values() if self._knows(_id(row))]
-        met = {_id(row) for row in ahead}
-        while ahead:
-            parent = ahead.pop()
-            for row in children.get(parent.tgid, ()):
-                if _id(row) not in met and parent.start_ns <= row.start_ns:
-                    met.add(_id(row))
-                    found.append(_Sight(row, parent))
-                    ahead.append(row)
         return found
 
     def _resolve(self) -> int:
@@ -307,7 +277,7 @@ class Finder:
             else:
                 self._watch.members.apply(exited)
 
-    def _join(self, sight: _Sight) -> int:
+    def _join(self, sight: Sight) -> int:
         if self._knows(sight.id):
             return 0
         self._is_ours(sight.id)
@@ -316,7 +286,7 @@ class Finder:
         self._take_exit(sight.id)
         return 1
 
-    def _record(self, sight: _Sight) -> None:
+    def _record(self, sight: Sight) -> None:
         row, parent = sight
         older = parent is not None and parent.start_ns <= row.start_ns
         self._watch.join(
@@ -377,10 +347,6 @@ class Finder:
 
     def _knows(self, process: ProcessId) -> bool:
         return process in self._ours.get(process.tgid, ())
-
-
-def _id(row: Row) -> ProcessId:
-    return process_id(row.tgid, row.start_ns)
 
 
 def _start_ns(process: ProcessId) -> int:
