@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.checkout import ROOT
+from tests.waiting import DEADLINE_S
 
-DEADLINE_S = 30.0 * float(os.environ.get("OOMTRACE_TESTS_SLOWER", "1"))
 CTRL_C, CTRL_Z, CTRL_BACKSLASH, CTRL_D = "\x03", "\x1a", "\x1c", "\x04"
 PROMPT = "<prompt>"
 
@@ -130,14 +130,6 @@ def session_of(leader):
                 if os.getsid(int(entry.name)) == leader:
                     found.append(int(entry.name))
     return found
-
-
-def state_of(pid):
-    """One letter: R, S, T (stopped), Z ...; empty once it has gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return ""
 
 
 @pytest.fixture

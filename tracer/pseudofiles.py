@@ -89,9 +89,9 @@ def read_mounts(proc_root: str) -> Iterator[Mount]:
     """/proc/self/mountinfo, in its order: of several mounts in one place the last one is what is seen."""
     for line in (read_bytes(f"{proc_root}/self/mountinfo", _MOUNTINFO_BYTES) or b"").split(b"\n"):
         # 36 35 98:0 ROOT MOUNTPOINT OPTIONS OPTIONAL... - KIND SOURCE OPTIONS
-        left, dash, right = line.partition(b" - ")
+        left, _, right = line.partition(b" - ")
         fields, more = left.split(b" "), right.split(b" ")
-        if dash and len(fields) > 5 and len(more) > 2:
+        if len(fields) > 5 and len(more) > 2:
             options = {*fields[5].split(b","), *more[2].split(b",")}
             yield Mount(
                 root=os.fsdecode(_unmangled(fields[3])),

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from tests.architecture.checkout import ROOT
 from tests.kernel.running import Run
-from tests.kernel.workload import SLOWER, MemoryCgroup
+from tests.kernel.workload import MemoryCgroup
+from tests.waiting import SLOWER
 from tracer.kernel.session import PYTHON
 
 HOG = (PYTHON, "-S", "-c", "import time\nx = []\nwhile True: x.append(bytes([1]) * (1 << 20)); time.sleep(0.002)")

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.checkout import ROOT
-from tests.kernel.workload import SLOWER, wait_for
+from tests.waiting import SLOWER, wait_for
 
 SUDOERS = Path("/etc/sudoers.d")
 SYSTEM_PYTHON = "/usr/bin/python3"

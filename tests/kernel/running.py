@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.checkout import ROOT
-from tests.kernel.workload import SLOWER
+from tests.waiting import SLOWER
 from tracer.recording import read_recording
 
 

@@ -13,7 +13,8 @@ import pytest
 
 from tests.architecture.checkout import ROOT
 from tests.kernel.running import Run, said
-from tests.kernel.workload import DEADLINE_S, SLOWER, MemoryCgroup, wait_for
+from tests.kernel.workload import MemoryCgroup
+from tests.waiting import DEADLINE_S, SLOWER, has_ended, wait_for
 from tracer.attribution.tree import Tree
 from tracer.events import Attached, Disarmed, JobStarted, ProcessForked, ProcessId
 from tracer.recording import read_recording
@@ -140,7 +141,7 @@ def test_of_a_tree_that_forks_all_the_while_no_process_is_missed_and_a_kill_in_i
     victim = int(children[CHILDREN // 2])
     small.add(victim)
     (tmp_path / f"eat.{victim}").touch()
-    wait_for(lambda: not alive(victim), "the kill")
+    wait_for(lambda: has_ended(victim), "the kill")
     (tmp_path / "stop").touch()
     run = attach.finish(process)
     job.wait(DEADLINE_S)
@@ -204,7 +205,7 @@ def test_a_kill_before_it_attached_is_not_claimed(attach, hog, memory_cgroup):
     kills = memory_cgroup.key("memory.events", "memory.oom_control", "oom_kill")
     move = f'open("{memory_cgroup.path}/cgroup.procs", "w").write("0")'
     victim = int(process.do(f"child('{move}; anon(99 << 20)')"))
-    wait_for(lambda: not alive(victim), "the kill")
+    wait_for(lambda: has_ended(victim), "the kill")
     assert memory_cgroup.key("memory.events", "memory.oom_control", "oom_kill") == kills + 1
     watching = attach.start("--pid", process.pid)
     process.tell("os._exit(0)")
@@ -293,9 +294,9 @@ def detached(attach):
 
     yield start
     for pid in pids:
-        if alive(pid):
+        if not has_ended(pid):
             os.kill(pid, signal.SIGKILL)
-            wait_for(lambda pid=pid: not alive(pid), "the recorder to end")
+            wait_for(lambda pid=pid: has_ended(pid), "the recorder to end")
         Path(f"/run/oomtrace/{pid}.json").unlink(missing_ok=True)
 
 
@@ -317,7 +318,7 @@ def test_a_recorder_in_the_background_watches_until_it_is_stopped(attach, detach
     assert stopped.returncode == 0
     assert f"the recording is {attach.path}" in stopped.stdout
     assert f"oomtrace report {attach.path}" in stopped.stdout
-    assert not alive(pid)
+    assert has_ended(pid)
     assert not Path(f"/run/oomtrace/{pid}.json").exists()
     assert child in {event.tgid for event in run.events(ProcessForked)}
     assert run.events(Disarmed) != []
@@ -329,7 +330,7 @@ def test_a_kill_that_a_recorder_in_the_background_saw_is_proved_and_reported(att
     process = hog(memory_cgroup)
     pid, _ = detached("--pid", process.pid, "--report", attach.folder / "report.txt")
     process.tell(f"anon({99 * MIB})")
-    wait_for(lambda: not alive(pid), "the recorder to end with the job")
+    wait_for(lambda: has_ended(pid), "the recorder to end with the job")
     run = attach.judged()
 
     assert (run.primary["cause"], run.primary["strength"]) == ("host_oom_cgroup", "proved")
@@ -342,7 +343,7 @@ def test_a_recorder_that_was_killed_is_stale_and_its_file_is_removed(attach, det
     pid, _ = detached("--pid", process.pid, "--pid-file", attach.folder / "pid")
     assert Path(f"/run/oomtrace/{pid}.json").stat().st_mode & 0o777 == 0o600
     os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: not alive(pid), "it to be gone")
+    wait_for(lambda: has_ended(pid), "it to be gone")
 
     assert f"{pid}  " not in attach.run("stop", "--list").stdout
     assert not Path(f"/run/oomtrace/{pid}.json").exists()
@@ -367,7 +368,7 @@ def test_a_target_that_is_not_there_is_told_in_one_line(attach, hog):
     zombie = int(process.do("child('os._exit(0)')"))
     process.do("thread(lambda: time.sleep(600))")
     thread = next(int(tid) for tid in os.listdir(f"/proc/{process.pid}/task") if int(tid) != process.pid)
-    wait_for(lambda: not alive(zombie), "the child to end")
+    wait_for(lambda: has_ended(zombie), "the child to end")
     expected = {
         zombie: f"process {zombie} ({Path(f'/proc/{zombie}/comm').read_text().strip()}) has ended already",
         thread: f"{thread} is a thread of process {process.pid}: oomtrace attach --pid {process.pid}",
@@ -379,10 +380,3 @@ def test_a_target_that_is_not_there_is_told_in_one_line(attach, hog):
         assert (done.returncode, done.stderr.count("\n")) == (3, 1)
         assert said_so in done.stderr
     assert list(attach.folder.iterdir()) == []
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False

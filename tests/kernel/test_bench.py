@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.checkout import ROOT
-from tests.kernel.workload import SLOWER
+from tests.waiting import SLOWER
 
 pytestmark = pytest.mark.kernel
 

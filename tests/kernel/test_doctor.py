@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.checkout import ROOT
-from tests.kernel.workload import SLOWER
+from tests.waiting import SLOWER
 from tracer.doctor.kernel import try_programs
 from tracer.events import HookStatus
 from tracer.kernel.session import PYTHON

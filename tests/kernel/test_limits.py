@@ -11,7 +11,7 @@ import pytest
 
 from tests.architecture.checkout import ROOT
 from tests.kernel.running import said
-from tests.kernel.workload import SLOWER, wait_for
+from tests.waiting import SLOWER, wait_for
 from tracer.events import JobStarted
 from tracer.job.cgroup import NAME_PREFIX, find_hierarchy, memory_path
 from tracer.job.systemd import is_booted

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.kernel.running import said
-from tests.kernel.workload import wait_for
+from tests.waiting import wait_for
 from tracer.events import Header, JobStarted, LoggedKill, ProcessForked, ProcessSeen, TracerPlaced
 from tracer.recording import read_recording
 

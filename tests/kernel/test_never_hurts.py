@@ -12,7 +12,7 @@ import pytest
 
 from tests.architecture.checkout import ROOT
 from tests.kernel.running import said
-from tests.kernel.workload import DEADLINE_S, SLOWER, wait_for
+from tests.waiting import DEADLINE_S, SLOWER, state_of, wait_for
 from tracer.events import Losses, ProcessForked
 
 # Some children, some output, a status of its own; it waits where a test asks it to, and writes its own evidence.
@@ -281,20 +281,19 @@ def test_a_reader_that_comes_late_gets_the_report_and_the_status_is_kept(under, 
     assert b"The job exited with status 7" in said
 
 
-def state_of(pid):
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+def stand_still_until_the_job_has_ended(tracer, folder):
+    armed(tracer, folder)
+    tracer.send_signal(signal.SIGSTOP)
+    wait_for(lambda: state_of(tracer.pid) == "T", "the tracer to stop")
+    (folder / "hold").unlink()
+    wait_for(lambda: said(folder / "evidence"), "the job to end")
+    tracer.send_signal(signal.SIGCONT)
 
 
 def test_a_tracer_that_is_stopped_for_a_while_holds_nothing_up(under, plain, tmp_path, oomtrace):
     (tmp_path / "hold").touch()
     tracer = under(options="--record run.oomtrace --ready-file ready", wait=False)
-    armed(tracer, tmp_path)
-    tracer.send_signal(signal.SIGSTOP)
-    wait_for(lambda: state_of(tracer.pid) == "T", "the tracer to stop")
-    (tmp_path / "hold").unlink()
-
-    wait_for(lambda: said(tmp_path / "evidence"), "the job to end")
-    tracer.send_signal(signal.SIGCONT)
+    stand_still_until_the_job_has_ended(tracer, tmp_path)
 
     result, err = under.finish(tracer)
     assert result == plain
@@ -320,12 +319,7 @@ def test_what_finds_no_room_is_counted_and_told_and_the_job_is_not_slowed(can_tr
         [*command, "--", "sh", "-c", job], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "80"},
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    armed(tracer, tmp_path)
-    tracer.send_signal(signal.SIGSTOP)
-    wait_for(lambda: state_of(tracer.pid) == "T", "the tracer to stop")
-    (tmp_path / "hold").unlink()
-    wait_for(lambda: said(tmp_path / "evidence"), "the job to end")
-    tracer.send_signal(signal.SIGCONT)
+    stand_still_until_the_job_has_ended(tracer, tmp_path)
     run = oomtrace.finish(tracer)
 
     assert (run.out, run.code) == ("end of 300\n", plain[1])

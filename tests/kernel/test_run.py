@@ -12,7 +12,7 @@ import pytest
 
 from tests.architecture.checkout import ROOT
 from tests.kernel.running import said
-from tests.kernel.workload import DEADLINE_S, SLOWER, wait_for
+from tests.waiting import DEADLINE_S, SLOWER, wait_for
 from tracer.events import JobStarted, ProcessForked, ProcessSeen
 from tracer.job.cgroup import NAME_PREFIX, find_hierarchy
 from tracer.recording import read_recording

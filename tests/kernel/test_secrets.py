@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from tests.architecture.checkout import ROOT
-from tests.kernel.workload import SLOWER
+from tests.waiting import SLOWER
 from tracer.events import JobStarted, ProcessSeen
 from tracer.sources.masking import MASK
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.architecture.checkout import ROOT
 from tests.kernel.test_doctor import packages_of_bcc, within
-from tests.kernel.workload import SLOWER
+from tests.waiting import SLOWER
 from tracer.job.cgroup import find_hierarchy
 from tracer.pipeline import Outcome
 from tracer.repro import selftest as module

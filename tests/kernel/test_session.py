@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel.workload import Watch, filesystem_of, wait_for
+from tests.kernel.workload import Watch, filesystem_of
+from tests.waiting import wait_for
 from tracer.errors import LoaderFailed, PermissionDenied
 from tracer.events import Kind, OomMark, SignalSent
 from tracer.kernel import session as module

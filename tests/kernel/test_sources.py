@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.kernel.workload import DEADLINE_S, wait_for
+from tests.waiting import DEADLINE_S, wait_for
 from tracer.events import LoggedDecision, LoggedInvocation, LoggedKill, OomMark
 from tracer.sources.cgroups import CgroupSource
 from tracer.sources.kmsg import KernelLogSource, KernelLogUnreadable

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from tests.kernel.workload import wait_for
-from tests.screen import CTRL_BACKSLASH, CTRL_C, CTRL_D, CTRL_Z, PROMPT, state_of
+from tests.screen import CTRL_BACKSLASH, CTRL_C, CTRL_D, CTRL_Z, PROMPT
+from tests.waiting import state_of, wait_for
 
 RUN = f"'{sys.executable}' -m tracer run --record -"
 END = f"exit (\\d+)(?s:.)*{PROMPT}"

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel.workload import Watch, start_ns, start_ticks, wait_for
+from tests.kernel.workload import Watch, start_ns, start_ticks
+from tests.waiting import wait_for
 from tracer.events import ProcessExeced, ProcessExited, ProcessForked, ProcessOrphaned
 from tracer.kernel.handover import Limits
 from tracer.units import TICK_NS

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.kernel.running import said
-from tests.kernel.workload import MemoryCgroup, wait_for
+from tests.kernel.workload import MemoryCgroup
+from tests.waiting import wait_for
 from tracer.events import LoggedKill, OomMark
 
 pytestmark = pytest.mark.kernel

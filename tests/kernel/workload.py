@@ -9,27 +9,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
+from tests.waiting import DEADLINE_S, wait_for
 from tracer.events import AnyEvent, KernelStack, OomMark
 from tracer.kernel.session import Session
 from tracer.sources.live import LiveSource
 from tracer.units import TICK_NS
 
-SLOWER = float(os.environ.get("OOMTRACE_TESTS_SLOWER", "1"))
-"""How many times longer to wait than on a usual machine: 10 in an emulated one."""
-DEADLINE_S = 20.0 * SLOWER
 HOG = Path(__file__).with_name("hog.py")
 V1, V2 = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
-
-
-def wait_for(condition: Callable[[], object], what: str) -> None:
-    """Until it holds; an assertion with `what` when it does not in time."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(0.005)
 
 
 class MemoryCgroup:

@@ -6,12 +6,12 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from tests.architecture.checkout import ROOT
-from tests.screen import CTRL_C, CTRL_D, CTRL_Z, DEADLINE_S, PROMPT, state_of
+from tests.screen import CTRL_C, CTRL_D, CTRL_Z, PROMPT
+from tests.waiting import DEADLINE_S, state_of, wait_for
 
 TRACED = f"'{sys.executable}' -m tests.unit.job.small_tracer"
 # Counts SIGINT, and says so; `go` ends it.
@@ -31,13 +31,6 @@ def go(tmp_path):
     """Makes the pipe; gives the function that has the job go on."""
     os.mkfifo(tmp_path / "go")
     return lambda: (tmp_path / "go").write_text("on\n")
-
-
-def wait_for(condition, what):
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(0.005)
 
 
 def test_the_job_gets_the_foreground_and_the_shell_gets_it_back(shell):
