@@ -105,15 +105,13 @@ class AttachedPipeline:
         return self._ending or Ending.FAILED
 
     def _find(self) -> None:
-        cgroups, path = self._sources.cgroups, self._target.cgroup
+        path = self._target.cgroup
         if path is None:
-            first = self._target.processes[0][0]
-            self._watch.sampler.watch(
-                self._journal.attempt("the job's cgroup", lambda: cgroups.memory_cgroup_of(first), otherwise=None)
-            )
+            first, _ = self._target.processes[0]
+            self._watch.sampler.watch(self._recorder.memory_cgroup_of(first))
             self._finder.find([self._started(*process) for process in self._without_those_below()])
             return
-        self._cgroup_id = self._journal.attempt("the cgroup", lambda: cgroups.cgroup_id(path), otherwise=None)
+        self._cgroup_id = self._recorder.cgroup_id(path)
         self._watch.sampler.watch(path)
         self._look_into_the_cgroup(always=True)
 
@@ -124,18 +122,14 @@ class AttachedPipeline:
         return [process for process in self._target.processes if not stands_below(process[0], wanted, rows)]
 
     def _started(self, tgid: int, start_ns: int) -> JobStarted:
-        cgroups = self._sources.cgroups
-        path = self._journal.attempt("the job's cgroup", lambda: cgroups.memory_cgroup_of(tgid), otherwise=None)
-        cgroup_id = None
-        if path is not None:
-            cgroup_id = self._journal.attempt("the job's cgroup", lambda: cgroups.cgroup_id(path), otherwise=None)
+        path = self._recorder.memory_cgroup_of(tgid)
         return JobStarted(
             ts_ns=time.monotonic_ns(),
             source="proc",
             tgid=tgid,
             start_ns=start_ns,
             cgroup=path,
-            cgroup_id=cgroup_id,
+            cgroup_id=self._recorder.cgroup_id(path),
             attached=True,
         )
 

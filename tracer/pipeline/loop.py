@@ -31,12 +31,23 @@ class Recorder:
     def __init__(self, sources: Sources, writer: RecordingWriter) -> None:
         self._disk = Helper("oomtrace-disk")
         self._inspector = Helper("oomtrace-inspect")
+        self._cgroups = sources.cgroups
         self.journal = Journal(writer, self._disk)
         self.watch = Watch(sources, self.journal, self._inspector)
 
     def guarded(self, what: str, action: Callable[[], None]) -> None:
         """Do something that may fail; a failure is noted."""
         self.journal.attempt(what, action, otherwise=None)
+
+    def memory_cgroup_of(self, tgid: int) -> str | None:
+        """The memory cgroup of a process; `None`: it could not be told."""
+        return self.journal.attempt("the job's cgroup", lambda: self._cgroups.memory_cgroup_of(tgid), otherwise=None)
+
+    def cgroup_id(self, path: str | None) -> int | None:
+        """What the kernel's records call a cgroup; `None`: it could not be told."""
+        if path is None:
+            return None
+        return self.journal.attempt("the job's cgroup", lambda: self._cgroups.cgroup_id(path), otherwise=None)
 
     def loop(self, done: Callable[[], bool], actions: Mapping[int, Action]) -> None:
         """Read, record and sample until it is done.

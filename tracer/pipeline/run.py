@@ -120,12 +120,8 @@ class Pipeline:
             tracked = journal.attempt("tracking the job", lambda: self._track(place.tgid, start_ns), otherwise=False)
             if tracked and place.event is not None:
                 journal.append(place.event)
-        path = None if plan.cgroup is None else plan.cgroup.path
-        if shown is not None:
-            path = journal.attempt("the job's cgroup", lambda: sources.cgroups.memory_cgroup_of(shown), otherwise=None)
-        cgroup_id = None
-        if path is not None:
-            cgroup_id = journal.attempt("the job's cgroup", lambda: sources.cgroups.cgroup_id(path), otherwise=None)
+        own_path = None if plan.cgroup is None else plan.cgroup.path
+        path = own_path if shown is None else self._recorder.memory_cgroup_of(shown)
         self._watch.sampler.watch(path)
         self._watch.take(
             JobStarted(
@@ -136,8 +132,8 @@ class Pipeline:
                 argv=plan.recorded_argv,
                 uid=plan.caller.uid,
                 cgroup=path,
-                cgroup_id=cgroup_id,
-                own_cgroup=plan.cgroup is not None and path == plan.cgroup.path,
+                cgroup_id=self._recorder.cgroup_id(path),
+                own_cgroup=plan.cgroup is not None and path == own_path,
             )
         )
         journal.flush()
