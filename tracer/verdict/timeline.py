@@ -123,7 +123,8 @@ def _group_entry(primary: Finding, group: Sequence[growth.Growth], name: str) ->
     series = [growth.resample(g.points, first_ns, last_ns).values_bytes for g in group]
     summed = tuple(sum(v or 0 for v in step) for step in zip(*series, strict=True))
     grown = [g.grown_bytes for g in group]
-    each = f"{format_bytes(min(grown))} to {format_bytes(max(grown))} more each"
+    least, most = format_bytes(min(grown)), format_bytes(max(grown))
+    each = f"{most} more each" if least == most else f"{least} to {most} more each"
     first, last = sum(g.first_bytes for g in group), sum(g.last_bytes for g in group)
     text = f"{format_bytes(first)} to {format_bytes(last)} together, {each}"
     whole = Series(values_bytes=summed, first_ns=first_ns, last_ns=last_ns)

@@ -86,6 +86,8 @@ def test_workers_that_grew_alike_are_one_curve_of_their_sum() -> None:
     assert together.series is not None
     assert "200 MiB to 590 MiB together, 90 MiB to 100 MiB more each" == together.text
     assert 590 * MIB == together.series.values_bytes[-1]
+    (even,) = [e for e in rows(grown(w0=150, w1=150, w2=150, w3=150), "memory") if e.who == "4 workers"]
+    assert "200 MiB to 600 MiB together, 100 MiB more each" == even.text
     assert [together.series.last_ns] == [e.at_ns for e in judge(scene.events).timeline if e.kind == "kill"]
 
 
