@@ -3,6 +3,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from tracer.verdict.story import Story
 
 MIB = 1 << 20
 FORKING = ROOT / "tests" / "kernel" / "forking.py"
+NO_BPF = ROOT / "tests" / "kernel" / "no_bpf.py"
 CHILDREN = 50
 
 
@@ -265,17 +267,25 @@ def test_an_empty_cgroup_is_waited_for(attach, hog, memory_cgroup):
     assert "0 processes under watch (it waits for the first)" in run.err
 
 
-def test_oomtrace_leaves_itself_out_of_what_it_watches(attach, tmp_path):
-    # The shell that starts oomtrace is what is watched.
-    script = f"{sys.executable} -m tracer attach --pid $$ --record {attach.path} --ready-file {attach.ready} & wait"
-    shell = subprocess.Popen(["sh", "-c", script], env=attach.environ, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+@pytest.mark.parametrize("under", [(), (sys.executable, NO_BPF)], ids=["bpf", "no-bpf"])
+def test_oomtrace_leaves_itself_out_of_what_it_watches(attach, tmp_path, under):
+    # The shell that starts oomtrace is what is watched; what it starts then is there to be found.
+    words = (*under, sys.executable, "-m", "tracer", "attach", "--record", attach.path, "--ready-file", attach.ready)
+    script = f"{shlex.join(map(str, words))} --pid $$ & read _; sleep 60 <&- 2>&- & echo $!; read _; kill $!"
+    shell = subprocess.Popen(
+        ["sh", "-c", script], env=attach.environ, cwd=tmp_path, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
     attach.started.append(shell)
     wait_for(lambda: said(attach.ready), "it to watch")
     tracer = int(attach.ready.read_text())
-    os.kill(tracer, signal.SIGTERM)  # a shell has what it starts in the background ignore SIGINT
-    err = shell.communicate(timeout=DEADLINE_S)[1]
+    print(file=shell.stdin, flush=True)
+    child = int(shell.stdout.readline())
+    wait_for(lambda: child in {identity.tgid for identity in members(attach.path).members}, "the child to be found")
+    err = shell.communicate("\n", timeout=DEADLINE_S)[1]
 
     assert "oomtrace itself is among what it watches, and is left out" in err
+    assert "every process of it has ended" in err
     tree = members(attach.path)
     assert tree.root.tgid == shell.pid
     assert tracer not in {identity.tgid for identity in tree.members}

@@ -75,6 +75,7 @@ class AttachedPipeline:
         self._watch = self._recorder.watch
         self._not_ours = {os.getpid(), *attachment.not_ours}
         self._finder = Finder(sources, self._journal, self._watch, self._not_ours)
+        self._watch.members.not_ours = self._not_ours
         self._cgroup_id: int | None = None
         self._ending: Ending | None = None
         self._next_look_ns = 0

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which processes of the job live right now, so that they can be sampled; not what they are to each other."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from tracer.events import (
@@ -41,6 +41,8 @@ class Members:
     def __init__(self) -> None:
         self.hidden = False
         """/proc shows none of them: there is nothing to sample, and that one is missing there means nothing."""
+        self.not_ours: Collection[int] = ()
+        """Pids that no scan takes in, whoever stands above them: the tracer's own."""
         self._alive: dict[ProcessId, Member] = {}
 
     def __iter__(self) -> Iterator[Member]:
@@ -90,6 +92,8 @@ class Members:
         below: dict[int, list[Row]] = {}
         running: set[ProcessId] = set()
         for row in table:
+            if row.tgid in self.not_ours:
+                continue
             below.setdefault(row.parent_tgid, []).append(row)
             running.add(process_id(row.tgid, row.start_ns))
         found: list[Member] = []

@@ -104,6 +104,16 @@ def test_a_scan_finds_descendants_and_those_of_orphans_that_are_members():
     assert members.scan([*table, row(14, 13)])[0].tgid == 14
 
 
+def test_a_scan_takes_in_neither_the_tracer_nor_whom_it_started():
+    members = Members()
+    members.apply(started())
+    members.not_ours = {11}
+
+    found = members.scan([ROOT_ROW, row(11, 10), row(12, 11), row(13, 10)])
+
+    assert [member.tgid for member in found] == [13]
+
+
 def test_a_scan_does_not_take_the_children_of_a_stranger_who_got_a_members_pid():
     members = Members()
     members.apply(started())
