@@ -12,7 +12,7 @@ from tracer.recording import read_recording
 class ReportCommand:
     """Show what a recording says.
 
-    Reads a recording that `oomtrace run` made, on any machine, and judges it by the rules of this
+    Reads a recording that `run` or `attach` made, on any machine, and judges it by the rules of this
     version. Needs no root.
     """
 

@@ -42,6 +42,8 @@ def unknown_options(unknown: Sequence[str], words: Sequence[str], program: Progr
     parser = program.children.choices.get(words[0], program)
     wrong, _, value = unknown[0].partition("=")
     if not wrong.startswith("-"):
+        if words[0] == "attach" and wrong.isdecimal():
+            return UsageError(f"{wrong}: a process is given with --pid", next_command=_line("attach", "--pid", wrong))
         return UsageError(f"{' '.join(unknown)}: more than is taken", next_command=f"{parser.prog} --help")
     options = {option.lstrip("-"): option for option in options_of(parser)}
     near = difflib.get_close_matches(wrong.lstrip("-"), options, n=1, cutoff=0.6)

@@ -53,7 +53,7 @@ def judge(events: Iterable[AnyEvent], *, recording: str | None = None) -> Report
         primary=ordered.index(told),
         incidents=tuple(f.incident for f in ordered),
         job=_job(case),
-        caveats=_caveats(case, ordered),
+        caveats=_caveats(case, ordered, told.at_ns),
         watched_by=case.story.watched_by,
     )
     return Report(verdict=verdict, timeline=build(case, told, downed), recording=recording)
@@ -132,8 +132,8 @@ def _job(case: Case) -> Job | None:
     )
 
 
-def _caveats(case: Case, findings: Sequence[Finding]) -> tuple[str, ...]:
-    """What holds for the whole recording, and what was seen of others."""
+def _caveats(case: Case, findings: Sequence[Finding], at_ns: int) -> tuple[str, ...]:
+    """What holds for the whole recording, and what was seen of others, of several the nearest to the incident."""
     told = {caveat for finding in findings for caveat in finding.incident.caveats}
     found = [c for c in case.story.caveats if c not in told]
     story = case.story
@@ -141,9 +141,11 @@ def _caveats(case: Case, findings: Sequence[Finding]) -> tuple[str, ...]:
     for unsure, where in ((True, "; whether that was of this job could not be told"), (False, " outside this job")):
         group = [k for k in strangers if story.may_be_ours(k.levels, k.at_ns) == unsure]
         if group:
-            name = group[0].mark.comm if group[0].mark is not None else "?"
+            # The one that the timeline shows.
+            nearest = min(group, key=lambda k: abs(k.at_ns - at_ns))
+            name = nearest.mark.comm if nearest.mark is not None else "?"
             more = f" and {len(group) - 1} more" if len(group) > 1 else ""
-            found.append(f"The kernel also killed {name!r} (pid {group[0].id.tgid}){more}{where}.")
+            found.append(f"The kernel also killed {name!r} (pid {nearest.id.tgid}){more}{where}.")
     if len(found) > MAX_CAVEATS:
         found = [*found[:MAX_CAVEATS], f"{len(found) - MAX_CAVEATS} more remarks stand in the recording."]
     return tuple(found)

@@ -84,6 +84,7 @@ def test_a_command_to_type_repeats_no_secret(words, capsys, tmp_path, monkeypatc
         (["run", "--memory-max", "big", "true"], "'big' is not a size; write it as 512M, 64G, 1.5GiB or in bytes",
          "oomtrace run --help"),
         (["report"], "the following arguments are required: FILE", "oomtrace report --help"),
+        (["attach", "4711"], "4711: a process is given with --pid", "oomtrace attach --pid 4711"),
         (["report", "a", "b"], "b: more than is taken", "oomtrace report --help"),
         (["completion", "tcsh"], None, "oomtrace completion --help"),
     ],

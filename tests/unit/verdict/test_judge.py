@@ -274,11 +274,11 @@ def strangers(*pids: int) -> tuple[str, ...]:
     return judge(scene.finish()).verdict.caveats
 
 
-def test_kills_outside_the_job_are_told_by_the_first_of_them() -> None:
+def test_kills_outside_the_job_are_told_by_the_nearest_of_them() -> None:
     assert () == strangers()
     assert ("The kernel also killed 'c501' (pid 501) outside this job.",) == strangers(501)
-    assert ("The kernel also killed 'c501' (pid 501) and 1 more outside this job.",) == strangers(501, 502)
-    assert ("The kernel also killed 'c501' (pid 501) and 2 more outside this job.",) == strangers(501, 502, 503)
+    assert ("The kernel also killed 'c502' (pid 502) and 1 more outside this job.",) == strangers(501, 502)
+    assert ("The kernel also killed 'c503' (pid 503) and 2 more outside this job.",) == strangers(501, 502, 503)
 
 
 def test_of_a_stranger_that_shares_the_victims_memory_no_name_is_known() -> None:
