@@ -152,6 +152,13 @@ def test_nobody_is_told_how_to_ask_as_root(can_trace):
     assert [line for line in done.stdout.splitlines() if len(line) > 80] == []
 
 
+def test_nobody_is_promised_what_a_count_alone_can_tell(can_trace):
+    nobody = doctor(user=NOBODY, group=NOBODY, extra_groups=())
+    log, count = answers(nobody)["kernel_log"], answers(nobody)["oom_count"]
+
+    assert promised(nobody) == ("likely" if log == "yes" else "possible" if count == "yes" else "not_seen")
+
+
 def test_for_nobody_root_is_promised_no_more_than_root_is(untouched):
     nobody, root = doctor(user=NOBODY, group=NOBODY, extra_groups=()), untouched
     rank = FROM_WEAK_TO_STRONG.index

@@ -25,6 +25,7 @@ def check(places: Places, rights: Rights) -> Iterable[Capability]:
     if hierarchy is not None:
         yield _limited(places, rights, hierarchy)
         yield _swap(places, hierarchy)
+        yield _count(hierarchy)
         yield _group_kill(hierarchy)
     yield _pressure(places)
     yield _own_score(places, rights)
@@ -108,6 +109,21 @@ def _swap(places: Places, hierarchy: Hierarchy) -> Capability:
         found=("counted for each cgroup" if there else "not to be seen here" if is_root else f"no {name}") + machine,
         meaning="limits the job's swap: without it a limited job may swap where it should be killed",
         remedy=None if there or is_root else "boot with swapaccount=1",
+    )
+
+
+def _count(hierarchy: Hierarchy) -> Capability:
+    name = "memory.oom_control" if hierarchy.version == 1 else "memory.events"
+    path = f"{hierarchy.directory(hierarchy.own_path)}/{name}"
+    # The root has none in version 2, and version 1 counts since 4.13.
+    there = any(line.startswith("oom_kill ") for line in (read(path) or "").split("\n"))
+    return Capability(
+        id="oom_count",
+        name="count of OOM kills",
+        ok="yes" if there else "no",
+        found=f"of our cgroup, in its {name}" if there else f"none in the {name} of our cgroup",
+        meaning="without BPF and kernel log it tells that one was killed, not which: likely or possible, never proved",
+        links=(1, 2),
     )
 
 

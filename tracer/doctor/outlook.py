@@ -45,6 +45,7 @@ def _seen(answers: Mapping[str, Answer], *, hopeful: bool) -> Seen:
         names=has("kernel_symbols"),
         decision=has("oom_decision"),
         log=has("kernel_log"),
+        counts=has("oom_count") and answers.get("other_kernel") != "no",
         # A run translates both, by what the programs tell of its own forks.
         same_pids=programs or has("pid_namespace"),
         same_clocks=programs or has("time_namespace"),
@@ -81,16 +82,21 @@ def _why(number: int, status: Status, seen: Seen, kill: KillKind) -> str:
     if status == "present":
         return _present(number, seen, kill)
     if not seen.programs:
-        if not seen.log or number > 2:
-            return "the kernel is not watched"
-        if not seen.same_pids:
-            return "only the kernel's log would tell of it, and that speaks of other pids than /proc does here"
-        return "only the kernel's log would tell of it"
+        return _without_programs(number, seen)
     if not seen.names and number == 1:
         return "the kernel's stack has no names, so a kill and a mere mark look alike"
     if not seen.survives:
         return "the kill takes oomtrace as well (memory.oom.group), before it could say what it lost"
     return "neither the oom_kill_process hook nor the kernel's log would say whose memory ran out"
+
+
+def _without_programs(number: int, seen: Seen) -> str:
+    if number > 2 or not (seen.log or seen.counts):
+        return "the kernel is not watched"
+    if seen.log and seen.same_pids:
+        return "only the kernel's log would tell of it"
+    only = "only a count of OOM kills would tell of it" if seen.counts else "nothing would tell of it"
+    return f"{only}: the kernel's log speaks of other pids than /proc does here" if seen.log else only
 
 
 def _present(number: int, seen: Seen, kill: KillKind) -> str:

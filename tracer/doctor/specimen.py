@@ -13,6 +13,7 @@ from tracer.doctor.model import KillKind
 from tracer.events import (
     AnyEvent,
     Armed,
+    CgroupSample,
     Disarmed,
     Header,
     HookStatus,
@@ -25,8 +26,11 @@ from tracer.events import (
     OomDecision,
     OomLevel,
     OomMark,
+    PressureSample,
     ProcessExited,
     ProcessForked,
+    ProcessGone,
+    ProcessSample,
     ProcessSeen,
     SignalInfo,
     SignalSent,
@@ -35,7 +39,7 @@ from tracer.units import MIB, NO_LIMIT_BYTES, NS_PER_MS, NS_PER_S
 
 _BEGIN_NS = 1_000 * NS_PER_S
 _KILL_NS = _BEGIN_NS + 9 * NS_PER_S
-_JOB, _WORKER, _STARTED_NS = 4120, 4123, 990 * NS_PER_S
+_JOB, _RANK, _WORKER, _STARTED_NS = 4120, 4121, 4123, 990 * NS_PER_S
 _CGROUP, _CGROUP_ID = "/job", 77
 _LIMIT_BYTES = 256 * MIB
 _SHIFT_NS = 3600 * NS_PER_S
@@ -58,6 +62,8 @@ class Seen:
     """What oom_kill_process() was told."""
     log: bool
     """Lines of the kernel's log."""
+    counts: bool
+    """The count of OOM kills in the job's cgroup."""
     same_pids: bool
     """/proc shows the pids that the kernel speaks of."""
     same_clocks: bool
@@ -73,6 +79,8 @@ def recording(kill: KillKind, seen: Seen) -> list[AnyEvent]:
         parts.append(_by_programs(kill, seen))
     if seen.log:
         parts.append(_by_log(kill))
+    if seen.counts and not seen.programs:
+        parts.append(_by_counts(kill, seen))
     if seen.survives:
         parts.append(_end(seen))
     events = [event for part in parts for event in part]
@@ -160,6 +168,27 @@ def _by_log(kill: KillKind) -> Iterator[AnyEvent]:
         constraint="CONSTRAINT_MEMCG" if cgroup else "CONSTRAINT_NONE", oom_memcg=_CGROUP if cgroup else None,
     )  # fmt: skip
     yield LoggedKill(ts_ns=_KILL_NS, source="kmsg", trusted=True, pid=_WORKER, comm="python3", memcg=cgroup)
+
+
+def _by_counts(kill: KillKind, seen: Seen) -> Iterator[AnyEvent]:
+    """As with most jobs: the rank ends with its worker, between the same two looks, so either can have been killed."""
+    start_ns = _in_proc(_STARTED_NS, seen)
+    yield ProcessSeen(
+        ts_ns=_KILL_NS - NS_PER_S, source="proc", tgid=_pid(_RANK, seen), start_ns=start_ns,
+        parent_tgid=_pid(_JOB, seen), parent_start_ns=start_ns, comm="python3",
+    )  # fmt: skip
+    for pid, held_bytes in ((_JOB, MIB), (_RANK, MIB), (_WORKER, _LIMIT_BYTES)):
+        yield ProcessSample(
+            ts_ns=_KILL_NS - NS_PER_S, source="proc", tgid=_pid(pid, seen), start_ns=start_ns, rss_anon_bytes=held_bytes
+        )
+    for count, ts_ns in ((0, _BEGIN_NS), (0, _KILL_NS - NS_PER_S), (1, _KILL_NS + NS_PER_S // 2)):
+        yield PressureSample(ts_ns=ts_ns, source="pressure", mem_total_bytes=_LIMIT_BYTES)
+        yield CgroupSample(
+            ts_ns=ts_ns, source="cgroup", path=_CGROUP, cgroup_id=_CGROUP_ID, oom_kill=count,
+            usage_bytes=_LIMIT_BYTES, limit_bytes=_LIMIT_BYTES if kill == "cgroup_limit" else NO_LIMIT_BYTES,
+        )  # fmt: skip
+    for pid in (_RANK, _WORKER):
+        yield ProcessGone(ts_ns=_KILL_NS + NS_PER_S // 2, source="proc", tgid=_pid(pid, seen), start_ns=start_ns)
 
 
 def _end(seen: Seen) -> Iterator[AnyEvent]:

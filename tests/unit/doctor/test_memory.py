@@ -39,6 +39,16 @@ def test_both_versions_are_known(tmp_path, version, files):
     ] * 4
 
 
+@pytest.mark.parametrize(
+    ("files", "name"),
+    [(V1, "/sys/fs/cgroup/memory/job/memory.oom_control"), (V2, "/sys/fs/cgroup/user.slice/job/memory.events")],
+)
+def test_a_count_of_kills_is_there_where_it_can_be_read(tmp_path, files, name):
+    assert checked(tmp_path / "none", files)["oom_count"].ok == "no"
+    assert checked(tmp_path / "old", {**files, name: "under_oom 0\n"})["oom_count"].ok == "no"
+    assert checked(tmp_path / "there", {**files, name: "under_oom 0\noom_kill 3\n"})["oom_count"].ok == "yes"
+
+
 def test_without_a_memory_controller_only_that_is_said(tmp_path):
     found = checked(tmp_path, {"/proc/self/cgroup": "0::/\n"})
 

@@ -16,6 +16,7 @@ NEEDED = (
     "kernel_symbols",
     "oom_decision",
     "kernel_log",
+    "oom_count",
     "pid_namespace",
     "time_namespace",
     "group_kill",
@@ -49,7 +50,8 @@ def expected(**changed):
         (("kernel_symbols",), "proved", "proved"),
         (("kernel_symbols", "kernel_log"), "likely", "likely"),
         (("bpf_programs", "oom_decision"), "likely", "likely"),
-        (("bpf_programs", "oom_decision", "kernel_log"), "not_seen", "not_seen"),
+        (("bpf_programs", "oom_decision", "kernel_log"), "possible", "possible"),
+        (("bpf_programs", "oom_decision", "kernel_log", "oom_count"), "not_seen", "not_seen"),
         (("group_kill", "own_oom_score"), "likely", "likely"),
         (("own_oom_score",), "proved", "proved"),
         (("time_namespace",), "proved", "proved"),
@@ -73,7 +75,8 @@ def test_a_namespace_of_our_own_costs_nothing_where_the_programs_tell_both_sides
 
 
 def test_in_a_pid_namespace_of_our_own_the_log_alone_promises_nothing():
-    assert set(expected(pid_namespace="no", bpf_programs="no").values()) == {"not_seen"}
+    assert set(expected(pid_namespace="no", bpf_programs="no", oom_count="no").values()) == {"not_seen"}
+    assert set(expected(pid_namespace="no", bpf_programs="no").values()) == {"possible"}
     assert set(expected(bpf_programs="no").values()) != {"not_seen"}
 
     found = outlook(answers(pid_namespace="no", bpf_programs="no"), root=True, asker_is_root=True)
@@ -87,7 +90,8 @@ def test_the_weakest_kind_of_kill_is_the_whole_answer():
 
 
 def test_what_is_not_known_spans_from_the_worst_to_the_best():
-    found = outlook(answers(bpf_programs="unknown", kernel_log="no", oom_decision="no"), root=True, asker_is_root=True)
+    little = answers(bpf_programs="unknown", kernel_log="no", oom_decision="no", oom_count="no")
+    found = outlook(little, root=True, asker_is_root=True)
     kills = {kill.kill: (kill.verdict, kill.at_best) for kill in found.kills}
 
     assert kills == {"cgroup_limit": ("not_seen", "proved"), "machine": ("not_seen", "likely")}
@@ -124,8 +128,9 @@ def test_seeing_less_never_makes_a_verdict_stronger(kill):
     for flags in itertools.product((False, True), repeat=len(fields(Seen))):
         seen = Seen(*flags)
         for field in fields(Seen):
-            # With shifted clocks the programs speak of strangers, and while they do the log is not listened to.
-            if getattr(seen, field.name) and (seen.same_clocks or field.name != "programs"):
+            # With other clocks or pids the programs speak of strangers, and while they do nothing else is listened to.
+            strangers = not (seen.same_clocks and seen.same_pids)
+            if getattr(seen, field.name) and not (strangers and field.name == "programs"):
                 assert strength(replace(seen, **{field.name: False})) <= strength(seen), (astuple(seen), field.name)
 
 
