@@ -138,6 +138,32 @@ def test_a_setup_that_may_not_install_says_so_before_it_tries(tools):
     assert "scripts/setup --no-system" in stopped.stderr
 
 
+def test_a_setup_that_is_refused_the_link_says_so_and_what_to_run_instead(tmp_path):
+    program = """
+    source <(sed '/^main "/d' "$1/scripts/setup")
+    venv=$1/.venv link=$2/oomtrace
+    can_be_root() { true; }
+    as_root() { echo 'sudo: a password is required' >&2; return 1; }
+    make_link
+    """
+    refused = run("bash", "-c", program, "_", ROOT, tmp_path)
+
+    assert refused.returncode == 0
+    assert refused.stdout == f"setup: not linked into /usr/local/bin (no root): run {ROOT}/.venv/bin/oomtrace\n"
+
+
+def test_a_demo_without_root_says_so_before_it_tries(tools):
+    someone = {"user": 65534, "group": 65534, "extra_groups": ()} if os.geteuid() == 0 else {}
+    for sudo in ({}, {"sudo": "exit 1"}):
+        path = tools(*(("bash", "dirname") if not sudo else ()), **sudo)
+        shutil.copy(ROOT / "scripts" / "demo", path / "demo")
+        command, env = ["bash", path / "demo"], {"PATH": str(path)}
+        stopped = subprocess.run(command, env=env, capture_output=True, text=True, check=False, **someone)
+
+        assert (stopped.returncode, stopped.stdout) == (1, "")
+        assert stopped.stderr.startswith("demo: BPF needs root, and sudo ")
+
+
 def test_unit_tests_install_nothing_into_the_system(set_up, tools, tmp_path):
     names = ("bash", "dirname", "cat", "sha256sum", "cut", "flock", "readlink", "env")
     path = tools(*names, apt_get=f"touch {tmp_path}/called", sudo=f"touch {tmp_path}/called")
