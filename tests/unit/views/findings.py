@@ -52,6 +52,7 @@ AROUND = (
     witness("pid_namespace", "pid namespace", "yes", "the machine's own"),
     witness("time_namespace", "clocks", "yes", "not shifted by a time namespace"),
     witness("group_kill", "memory.oom.group", "yes", "not set above us"),
+    witness("oom_count", "count of OOM kills", "yes", "of our cgroup, in its memory.events"),
 )
 NAMES = witness("kernel_symbols", "names of kernel functions", "yes", "__oom_kill_process has its address")
 LOG = witness("kernel_log", "kernel log", "yes", "/dev/kmsg can be read")
