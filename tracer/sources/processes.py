@@ -98,11 +98,13 @@ class ProcessSource:
         )
 
     def _psutil(self, tgid: int, ask: Callable[[psutil.Process], T]) -> T | None:
-        psutil.PROCFS_PATH = self._proc_root  # its own way to inject the root: a module's variable
+        before, psutil.PROCFS_PATH = psutil.PROCFS_PATH, self._proc_root  # a module's variable is its way to inject it
         try:
             return ask(psutil.Process(tgid))
         except (psutil.Error, OSError, ValueError, RuntimeError, IndexError):
             return None
+        finally:
+            psutil.PROCFS_PATH = before
 
 
 def _sample(status: Status, stat: Stat, tgid: int, now_ns: int) -> ProcessSample:

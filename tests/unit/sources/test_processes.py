@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 
+import psutil
 import pytest
 
 from tracer.events import process_id
@@ -263,3 +264,12 @@ def test_identities_from_both_sides_are_equal(start, source):
     start_ns = source.start_ns(start().pid)
 
     assert process_id(1, start_ns) == process_id(1, start_ns + TICK_NS - 1)
+
+
+def test_whoever_else_uses_psutil_still_finds_the_real_processes(tmp_path):
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "stat").write_text("7 (x) S 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0")
+    (tmp_path / "7" / "status").write_text("Tgid:\t7\n")
+    ProcessSource(str(tmp_path)).seen(7)
+
+    assert psutil.Process().pid == os.getpid()
