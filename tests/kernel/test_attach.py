@@ -3,6 +3,7 @@
 
 import json
 import os
+import resource
 import shlex
 import signal
 import subprocess
@@ -296,8 +297,8 @@ def detached(attach):
     """Attaches and goes to the background; the recorders are ended."""
     pids = []
 
-    def start(*words):
-        done = attach.run("attach", *words, "--record", attach.path, "--detach")
+    def start(*words, **more):
+        done = attach.run("attach", *words, "--record", attach.path, "--detach", **more)
         assert done.returncode == 0, done.stderr
         pids.append(int(done.stderr.rsplit("oomtrace stop ", 1)[1]))
         return pids[-1], done
@@ -360,6 +361,14 @@ def test_a_recorder_that_was_killed_is_stale_and_its_file_is_removed(attach, det
     assert attach.run("stop", attach.folder / "pid").returncode == 3
     assert attach.run("stop", pid).returncode == 3
     assert attach.judged().verdict["job"]["status"] == "running"
+
+
+def test_few_open_files_of_the_caller_do_not_blind_it(attach, detached, hog):
+    process = hog()
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = (16, hard)
+
+    detached("--pid", process.pid, "--require-bpf", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, few))
 
 
 def test_what_fails_before_it_watches_is_said_at_the_terminal_and_nothing_is_left(attach, hog):

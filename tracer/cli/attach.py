@@ -26,6 +26,7 @@ from tracer.job import pidfile
 from tracer.job.cgroup import Hierarchy
 from tracer.job.detach import Background, go_on_in_background
 from tracer.job.identity import Caller, find_caller
+from tracer.job.rlimits import raise_rlimits
 from tracer.pipeline import AttachedPipeline, Attachment, Ending, Target
 from tracer.pipeline.attach import joinable
 from tracer.pipeline.clocks import header_now
@@ -69,6 +70,7 @@ class AttachCommand:
             raise UsageError("--detach without a recording needs --report FILE: else nothing is left of it")
         target = targets.find_target(args.pid, args.cgroup)
         caller = find_caller(os.environ)
+        raise_rlimits()
         if args.detach and args.record is None:
             # Of several in the background each has a file of its own, or none is started.
             args.record = default_name()
