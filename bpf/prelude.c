@@ -11,8 +11,6 @@
 
 #define INLINE static inline __attribute__((always_inline))
 #define TICK_NS 10000000ULL
-/* MAX_PID_NS_LEVEL of include/linux/pid_namespace.h, and the first one. */
-#define MAX_PID_NS_LEVELS 33
 /* Told of one process that ends: more children than this are no job but a server. */
 #define MAX_ORPHANS 64
 #define ABSENT ((u64)-1)
@@ -114,39 +112,69 @@ INLINE u32 in_tree(struct task_struct *task)
 	return start_ns && *start_ns / TICK_NS == start_of(task) / TICK_NS;
 }
 
+INLINE u64 setting(u32 slot)
+{
+	u64 *value = settings.lookup(&slot);
+
+	return value ? *value : 0;
+}
+
 /* Whether forks and ends of all processes are sent: until a tree that runs already has been found whole. */
 INLINE u32 follows_all(void)
 {
-	u32 slot = SETTING_FOLLOW_ALL;
-	u64 *setting = settings.lookup(&slot);
-
-	return setting && *setting;
+	return setting(SETTING_FOLLOW_ALL) != 0;
 }
 
-/* The pid that the process has in its own, innermost namespace, and how deep that one lies. */
-INLINE u32 innermost_pid(struct task_struct *task, u32 *level)
+/* The process's pids, one for each namespace down to its own, innermost one, and how deep that one lies. */
+INLINE struct upid *pids_of(struct task_struct *task, u32 *level)
 {
 	struct pid *pid = READ(READ(task, task_struct, group_leader), task_struct, thread_pid);
-	struct upid *numbers =
-		(struct upid *)((char *)pid + __builtin_offsetof(struct pid, numbers));
 
 	*level = READ(pid, pid, level);
-	return READ(numbers + *level, upid, nr);
+	return (struct upid *)((char *)pid + __builtin_offsetof(struct pid, numbers));
+}
+
+INLINE u32 innermost_pid(struct task_struct *task, u32 *level)
+{
+	struct upid *pids = pids_of(task, level);
+
+	return READ(pids + *level, upid, nr);
+}
+
+#define IS_OWN_NAMESPACE(upid_) \
+	(READ(READ(upid_, upid, ns), pid_namespace, inum) == OWN_PID_NAMESPACE)
+
+/*
+ * How deep the namespace of user space lies, which cannot tell by itself: known from the first fork or new
+ * thread in it, which the loader makes before it goes. Looking through all levels at each fork instead
+ * would be a loop that verifiers up to 6.1 at least do not get to the end of.
+ */
+INLINE void learn_own_level(struct task_struct *task)
+{
+#if OWN_PID_NAMESPACE
+	u32 level, slot = SETTING_OWN_LEVEL;
+	struct upid *pids;
+	u64 found;
+
+	if (setting(slot))
+		return;
+	pids = pids_of(task, &level);
+	found = level;
+	if (IS_OWN_NAMESPACE(pids + level))
+		settings.update(&slot, &found);
+#endif
 }
 
 /* The pid that /proc shows to user space, which may live in a pid namespace of its own; 0: it shows none. */
 INLINE u32 own_pid(struct task_struct *task)
 {
 #if OWN_PID_NAMESPACE
-	struct pid *pid = READ(READ(task, task_struct, group_leader), task_struct, thread_pid);
-	struct upid *numbers =
-		(struct upid *)((char *)pid + __builtin_offsetof(struct pid, numbers));
-	u32 level = READ(pid, pid, level);
+	u32 level, own_level = setting(SETTING_OWN_LEVEL);
+	struct upid *pids = pids_of(task, &level);
 
-	for (u32 i = 0; i < MAX_PID_NS_LEVELS && i <= level; i++)
-		if (READ(READ(numbers + i, upid, ns), pid_namespace, inum) == OWN_PID_NAMESPACE)
-			return READ(numbers + i, upid, nr);
-	return 0;
+	if (!own_level || own_level > level || !IS_OWN_NAMESPACE(pids + own_level))
+		return 0;
+	return READ(pids + own_level, upid, nr);
 #else
 	return tgid_of(task);
 #endif

@@ -19,6 +19,7 @@ int on_process_fork(struct bpf_raw_tracepoint_args *ctx)
 	u32 tracked = in_tree(parent);
 	struct process_forked *forked;
 
+	learn_own_level(parent);
 	if (tgid != (u32)READ(child, task_struct, pid) || (!tracked && !follows_all()))
 		return 0;
 	if (tracked && tree.update(&tgid, &start_ns))
@@ -95,6 +96,8 @@ INLINE void tell_orphans(struct task_struct *task)
 		(struct list_head *)((char *)task +
 				     __builtin_offsetof(struct task_struct, children));
 	struct list_head *at = READ(head, list_head, next);
+	u32 parent_tgid = tgid_of(task), own_parent_tgid = own_pid(task);
+	u64 parent_start_ns = start_of(task);
 	struct process_orphaned *orphaned;
 	struct task_struct *child;
 
@@ -109,11 +112,11 @@ INLINE void tell_orphans(struct task_struct *task)
 		if (!orphaned)
 			continue;
 		orphaned->start_ns = start_of(child);
-		orphaned->parent_start_ns = start_of(task);
+		orphaned->parent_start_ns = parent_start_ns;
 		orphaned->tgid = tgid_of(child);
-		orphaned->parent_tgid = tgid_of(task);
+		orphaned->parent_tgid = parent_tgid;
 		orphaned->own_tgid = own_pid(child);
-		orphaned->own_parent_tgid = own_pid(task);
+		orphaned->own_parent_tgid = own_parent_tgid;
 		READ_INTO(orphaned->comm, child, task_struct, comm);
 		submit(orphaned, KIND_PROCESS_ORPHANED);
 	}

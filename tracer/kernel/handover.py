@@ -22,8 +22,8 @@ MAPS = ("events", "counters", "tree", "reclaim", "settings")
 DROPPED_AT, SENT_AT, UNTRACKED_AT, RECLAIM_LOST_AT, COUNTER_SLOTS = 0, 32, 64, 65, 66
 """Slots of the counter array: per record kind twice, then single ones."""
 KIND_SLOTS = 32
-FOLLOW_ALL_AT, SETTING_SLOTS = 0, 1
-"""Slots of the settings."""
+FOLLOW_ALL_AT, OWN_LEVEL_AT, SETTING_SLOTS = 0, 1, 2
+"""Slots of the settings: what the parent switches, and what the programs find out."""
 FIRST_PID_NAMESPACE = 0xEFFFFFFC
 """PROC_PID_INIT_INO, include/linux/proc_ns.h; part of the ABI since 3.8."""
 RECLAIM_FIELDS = ("memcg_runs", "memcg_stall_ns", "direct_runs", "direct_stall_ns", "pages")
@@ -81,6 +81,7 @@ def constants(limits: Limits, page_bytes: int, pid_namespace: int = FIRST_PID_NA
         "COUNTER_SLOTS": COUNTER_SLOTS,
         "RECLAIM_SLOTS": len(RECLAIM_FIELDS),
         "SETTING_FOLLOW_ALL": FOLLOW_ALL_AT,
+        "SETTING_OWN_LEVEL": OWN_LEVEL_AT,
         "SETTING_SLOTS": SETTING_SLOTS,
         "OWN_PID_NAMESPACE": 0 if pid_namespace == FIRST_PID_NAMESPACE else pid_namespace,
     }

@@ -30,6 +30,7 @@ import resource
 import shutil
 import socket
 import tempfile
+import threading
 import traceback
 from typing import Any
 
@@ -85,6 +86,7 @@ def load(bpf_folder: str, limits: handover.Limits) -> tuple[handover.Report, lis
             raise LoadError("attach", f"{hook.name}: {hook.why_not}", denied=denied)
         hooks.append(hook)
         links += [link] if link is not None else []
+    _fork_once()
     maps = [program[name.encode()].map_fd for name in handover.MAPS]
     return handover.Report(handover.digest_of(events_h), tuple(hooks)), maps + links
 
@@ -95,6 +97,14 @@ def _own_pid_namespace() -> int:
         return os.stat("/proc/self/ns/pid").st_ino
     except OSError:
         return handover.FIRST_PID_NAMESPACE
+
+
+def _fork_once() -> None:
+    """A new thread: from it the programs learn where our pid namespace lies, see `learn_own_level`."""
+    with contextlib.suppress(RuntimeError):  # no thread can be had: the parent's own forks tell as well
+        thread = threading.Thread(target=int)
+        thread.start()
+        thread.join()
 
 
 def _source(bpf_folder: str) -> tuple[str, bytes]:
