@@ -3,7 +3,8 @@
 
 Started as `forking.py FOLDER CHILDREN`. A line of FOLDER/log is `B pid tick parent-pid parent-tick ns`, of a process
 that has been born, with a time before its birth, or `E pid tick ns`, of one that is about to end. A child eats all
-the memory that it gets once there is a file FOLDER/eat.PID; all end once there is a file FOLDER/stop.
+the memory that it gets once there is a file FOLDER/eat.PID; all end once there is a file FOLDER/stop. On a slower
+machine it forks less often, or nobody else would get to run there.
 """
 
 import os
@@ -12,6 +13,7 @@ import sys
 import time
 
 folder, children = sys.argv[1], int(sys.argv[2])
+slower = float(os.environ.get("OOMTRACE_TESTS_SLOWER", "1"))
 log = os.open(f"{folder}/log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 
@@ -53,7 +55,7 @@ def live():
             held.append(bytes([1]) * (1 << 20))
             continue
         fork(random.choice((short, double)))
-        time.sleep(random.random())
+        time.sleep(random.random() * slower)
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
