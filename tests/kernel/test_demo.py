@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The demonstration, as a person starts it: a real kill that is proved, and a control without one."""
 
+import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,12 @@ pytestmark = pytest.mark.kernel
 def shown():
     if Path(sys.prefix) != ROOT / ".venv":
         pytest.skip("scripts/demo uses this checkout's .venv, and these tests run from another one")
-    return subprocess.run(["scripts/demo"], cwd=ROOT, capture_output=True, text=True, timeout=100 * SLOWER, check=False)
+    # It keeps its recordings, for a person to see.
+    with tempfile.TemporaryDirectory(prefix="oomt-") as folder:
+        return subprocess.run(
+            ["scripts/demo"], cwd=ROOT, env={**os.environ, "TMPDIR": folder},
+            capture_output=True, text=True, timeout=100 * SLOWER, check=False,
+        )  # fmt: skip
 
 
 def test_the_demo_proves_the_kill_and_only_the_kill(shown):
