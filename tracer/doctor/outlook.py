@@ -45,7 +45,8 @@ def _seen(answers: Mapping[str, Answer], *, hopeful: bool) -> Seen:
         names=has("kernel_symbols"),
         decision=has("oom_decision"),
         log=has("kernel_log"),
-        counts=has("oom_count") and answers.get("other_kernel") != "no",
+        # Where there is no memory controller nobody asked for its count.
+        counts=answers.get("oom_count") == "yes" and answers.get("other_kernel") != "no",
         # A run translates both, by what the programs tell of its own forks.
         same_pids=programs or has("pid_namespace"),
         same_clocks=programs or has("time_namespace"),
