@@ -8,6 +8,7 @@ this process, however it ends, closes them. Knows no record's content.
 import json
 import mmap
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -39,6 +40,10 @@ _STATUS = "/proc/self/status"
 _LOCKDOWN = "/sys/kernel/security/lockdown"
 _REFUSED = "Operation not permitted"
 """EPERM in what the C side of bcc says, whose exceptions do not tell it."""
+
+_FOLDER = re.compile(r"oomtrace-[0-9]+-[a-z0-9_]{8}")
+"""As the loader's mkdtemp names it."""
+_STALE_S = 3600.0
 
 _CAP_SYS_ADMIN, _CAP_PERFMON, _CAP_BPF = 21, 38, 39
 
@@ -282,15 +287,20 @@ def _close(descriptors: list[int]) -> None:
 
 
 def _clean_up(pid: int) -> None:
-    """LLVM ends its process with abort() when it is at a loss: then the child cannot clean up itself."""
+    """LLVM ends its process with abort() when it is at a loss: then the child cannot clean up itself.
+
+    Nor can it when both were killed: what is left of others is removed once no loader can be at work in it.
+    """
     for place in handover.FOLDERS:
         with suppress(OSError):
-            for name in os.listdir(place):
+            for name in filter(_FOLDER.fullmatch, os.listdir(place)):
                 folder = os.path.join(place, name)
-                if name.startswith(f"oomtrace-{pid}-") and os.lstat(folder).st_uid == os.geteuid():
+                made = os.lstat(folder)
+                stale = time.time() - made.st_mtime > _STALE_S
+                if made.st_uid == os.geteuid() and (stale or name.startswith(f"oomtrace-{pid}-")):
                     from shutil import rmtree  # noqa: PLC0415 - hardly ever needed: not in the resident process
 
-                    rmtree(folder)
+                    rmtree(folder, ignore_errors=True)
 
 
 def _last_words(stderr: IO[bytes]) -> str:
