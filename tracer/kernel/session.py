@@ -41,7 +41,7 @@ _LOCKDOWN = "/sys/kernel/security/lockdown"
 _REFUSED = "Operation not permitted"
 """EPERM in what the C side of bcc says, whose exceptions do not tell it."""
 
-_FOLDER = re.compile(r"oomtrace-[0-9]+-[a-z0-9_]{8}")
+_FOLDER = re.compile(r"oomtrace-[0-9]+-\w+")
 """As the loader's mkdtemp names it."""
 _STALE_S = 3600.0
 

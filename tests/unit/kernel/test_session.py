@@ -194,7 +194,7 @@ def test_whoever_has_the_capabilities_and_is_refused_is_told_what_may_refuse(
 
 def test_folders_of_loaders_that_were_killed_long_ago_are_removed_and_no_others(child, monkeypatch, tmp_path):
     monkeypatch.setattr(session.handover, "FOLDERS", (str(tmp_path / "places"),))
-    names = ("oomtrace-11-abcdefgh", "oomtrace-12-abcdefgh", "oomtrace-demo.abcdef", "oomtrace-13-abc", "other")
+    names = ("oomtrace-11-abcdefgh", "oomtrace-12-abcdefgh", "oomtrace-demo.abcdef", "oomtrace-13", "other")
     for name in names:
         (tmp_path / "places" / name / "include").mkdir(parents=True)
         os.utime(tmp_path / "places" / name, (1, 1))
