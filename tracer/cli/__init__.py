@@ -18,6 +18,7 @@ from tracer.cli.doctor import DoctorCommand
 from tracer.cli.helping import CompletionCommand, HelpCommand, ManCommand
 from tracer.cli.parser import Program
 from tracer.cli.report import ReportCommand
+from tracer.cli.repro import ReproCommand
 from tracer.cli.run import RunCommand
 from tracer.cli.selftest import SelftestCommand
 from tracer.cli.stop import StopCommand
@@ -30,6 +31,7 @@ COMMANDS: tuple[Command, ...] = (
     ReportCommand(),
     DoctorCommand(),
     SelftestCommand(),
+    ReproCommand(),
     HelpCommand(),
     CompletionCommand(),
     ManCommand(),

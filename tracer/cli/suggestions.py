@@ -5,7 +5,7 @@ import contextlib
 import difflib
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tracer.cli.console import command_line
@@ -23,7 +23,9 @@ def unknown_command(unknown: Sequence[str], words: Sequence[str], program: Progr
     if _is_recording(first):
         return UsageError(f"{first} is a recording, and no command", next_command=_line("report", *words))
     job = _job(words)
-    near = difflib.get_close_matches(first, names, n=1, cutoff=0.6)
+    # The same letters in another order come first: `reprot` is nearer to `repro` than to what was meant.
+    swapped = [name for name in names if sorted(name) == sorted(first)]
+    near = swapped or difflib.get_close_matches(first, names, n=1, cutoff=0.6)
     if near and not first.endswith(".py") and (job is None or not Path(first).exists()):
         return UsageError(f"there is no command {first!r}", next_command=_line(near[0], *words[1:]))
     if job is not None:
@@ -35,6 +37,13 @@ def unknown_topic(name: str, program: Program) -> UsageError:
     """Help was asked for what is no command."""
     near = difflib.get_close_matches(name, program.children.choices, n=1, cutoff=0.6)
     return UsageError(f"there is no command {name!r}", next_command=_line("help", *near))
+
+
+def unknown_scenario(name: str, known: Iterable[str]) -> UsageError:
+    """No scenario of `repro` is called so."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    line = f"sudo {_line('repro', near[0])}" if near else _line("repro", "--list")
+    return UsageError(f"there is no scenario {name!r}", next_command=line)
 
 
 def unknown_options(unknown: Sequence[str], words: Sequence[str], program: Program) -> UsageError:

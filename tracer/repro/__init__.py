@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small programs that fail on purpose, so that a verdict can be checked against a known cause."""
+"""Ways to be killed, played on purpose: a catalogue with the verdict that each must get, and who plays it."""

@@ -43,7 +43,7 @@ def folder(tmp_path):
 @pytest.mark.parametrize(
     "words, wanted",
     [
-        (["r"], {"run", "report"}),
+        (["r"], {"run", "report", "repro"}),
         (["report", ""], {"a.oomtrace", "deeper"}),
         (["report", "--js"], {"--json"}),
         (["run", "--memory-max", "64G", "--memo"], {"--memory-max"}),

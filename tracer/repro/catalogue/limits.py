@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose limit: the job's own cgroup, one far above it, swap, a group that is killed together, a throttle, no victim."""
+
+from tracer.repro.scenario import HOST_OOM, Expected, Node, Scenario, Stage
+
+TREE = Stage(memory_mib=64, below=(Node(path="victim"), Node(path="trigger")))
+DEEP_TREE = Stage(memory_mib=64, below=(Node(path="mid", memory_mib=1024), Node(path="mid/a"), Node(path="mid/b")))
+
+SCENARIOS = (
+    Scenario(
+        name="memcg-leaf",
+        what="a process grows beyond the limit of its own cgroup",
+        why="try_charge_memcg() fails and mem_cgroup_out_of_memory() kills within that cgroup (mm/memcontrol.c)",
+        act=("anon",),
+        expected=Expected(
+            cause=("host_oom_cgroup",),
+            killed=(1, 1),
+            victim="grower",
+            trigger="grower",
+            limit=".",
+            constraint="CONSTRAINT_MEMCG",
+            status="signal 9",
+        ),
+    ),
+    Scenario(
+        name="memcg-parent",
+        what="the limit is the parent's; the victim lives in another child of it than the process that asked for more",
+        why="the OOM killer chooses among all tasks below the cgroup whose limit was hit: select_bad_process() with "
+        "oc->memcg (mm/oom_kill.c); memory.events counts oom there and oom_kill at the victim's own",
+        act=("victim-elsewhere", "victim", "trigger"),
+        stage=TREE,
+        expected=Expected(
+            cause=("host_oom_cgroup",),
+            killed=(1, 1),
+            victim="large",
+            trigger="small",
+            limit=".",
+            not_blamed="small",
+            status="exit 9",
+        ),
+    ),
+    Scenario(
+        name="memcg-grandparent",
+        what="the same with the limit two levels up, and a larger one in between",
+        why="a charge goes up the chain of counters and fails at the first that is full: page_counter_try_charge() "
+        "(mm/page_counter.c)",
+        act=("victim-elsewhere", "mid/a", "mid/b"),
+        stage=DEEP_TREE,
+        expected=Expected(
+            cause=("host_oom_cgroup",),
+            killed=(1, 1),
+            victim="large",
+            trigger="small",
+            limit=".",
+            not_blamed="small",
+            status="exit 9",
+        ),
+    ),
+    Scenario(
+        name="group-kill",
+        what="memory.oom.group takes a whole training job: launcher, 4 ranks, 8 workers",
+        why="mem_cgroup_get_oom_group() and oom_kill_memcg_member() (mm/oom_kill.c): a signal and a mark each; the "
+        "first victim is killed and counted once more as a member",
+        act=("dataloader", "--ranks", "4", "--workers", "2", "--leaking-rank", "1", "--leaking-worker", "1",
+             "--rate-mib", "400", "--dataset-mib", "8", "--worker-mib", "4"),
+        stage=Stage(memory_mib=384, files={"memory.oom.group": "1"}),
+        needs=("cgroup_v2", "group_kill"),
+        expected=Expected(
+            cause=("host_oom_cgroup",),
+            killed=(13, 13),
+            limit=".",
+            status="signal 9",
+            caveat="memory.oom.group is set",
+            counted_twice=1,
+        ),
+    ),
+    Scenario(
+        name="swap-max",
+        what="memory and swap of a cgroup are used up together",
+        why="memory.swap.max (v1: memory.memsw.limit_in_bytes) bounds what reclaim can write out; then the charge "
+        "fails as without swap (mm/memcontrol.c)",
+        act=("incompressible", "256"),
+        stage=Stage(memory_mib=48, swap_mib=16, swap=True),
+        needs=("memsw", "swap"),
+        expected=Expected(
+            cause=("host_oom_cgroup",), killed=(1, 1), victim="grower", limit=".", status="signal 9", swapped_mib=8
+        ),
+    ),
+    Scenario(
+        name="memory-high",
+        what="memory.high throttles a job until it hardly moves; somebody loses patience and kills it",
+        why="mem_cgroup_handle_over_high() puts it to sleep and never kills (mm/memcontrol.c)",
+        act=("slowly",),
+        actor=("kill-when-stuck", "3"),
+        stage=Stage(memory_mib=None, files={"memory.high": str(32 << 20)}),
+        needs=("cgroup_v2",),
+        # Once a stall is told by a cause of its own, that stands beside it.
+        expected=Expected(
+            cause=("sigkill",),
+            sender="outside",
+            sender_comm="killer",
+            victim="throttled",
+            status="signal 9",
+            never=HOST_OOM,
+        ),
+    ),
+    Scenario(
+        name="oom-disabled",
+        what="the OOM killer of a v1 cgroup is switched off: the job hangs at its limit until somebody kills it",
+        why="mem_cgroup_oom() only marks the task for memory.oom_control, and mem_cgroup_oom_synchronize() lets it "
+        "sleep (mm/memcontrol.c)",
+        act=("anon",),
+        actor=("kill-when-stuck",),
+        stage=Stage(files={"memory.oom_control": "1"}),
+        needs=("cgroup_v1",),
+        expected=Expected(
+            cause=("sigkill",),
+            sender="outside",
+            sender_comm="killer",
+            victim="grower",
+            status="signal 9",
+            never=HOST_OOM,
+        ),
+    ),
+    Scenario(
+        name="no-victim",
+        what="all that could be killed has oom_score_adj -1000: nothing is killed, and the job spins at its limit",
+        why="oom_badness() passes over OOM_SCORE_ADJ_MIN; in a cgroup the failed charge is tried again and again "
+        "(mm/oom_kill.c); each attempt fills the kernel's log",
+        act=("unkillable",),
+        actor=("kill-when-stuck", "1"),
+        where="guest",
+        needs=("cgroup_v2", "sys_resource"),
+        expected=Expected(
+            cause=("sigkill",),
+            sender="outside",
+            sender_comm="killer",
+            victim="immune",
+            status="signal 9",
+            never=HOST_OOM,
+        ),
+    ),
+)  # fmt: skip

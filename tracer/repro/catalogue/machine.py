@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The machine itself: its memory, its swap, its nodes, who asks for a kill, its clock. For a test VM alone."""
+
+from tracer.repro.scenario import HOST_OOM, Expected, Scenario, Stage
+
+UNLIMITED = Stage(memory_mib=None)
+
+SCENARIOS = (
+    Scenario(
+        name="global",
+        what="the machine has no memory left",
+        why="__alloc_pages_may_oom() calls out_of_memory() without a memcg: CONSTRAINT_NONE (mm/page_alloc.c)",
+        act=("machine",),
+        where="guest",
+        stage=UNLIMITED,
+        expected=Expected(
+            cause=("host_oom_global",), killed=(1, 1), victim="hog", constraint="CONSTRAINT_NONE", status="signal 9"
+        ),
+        seconds=120,
+    ),
+    Scenario(
+        name="global-swap",
+        what="the machine has no memory left, and its swap is full",
+        why="reclaim swaps out until get_swap_pages() fails; then out_of_memory() as without swap (mm/vmscan.c)",
+        act=("machine-with-swap",),
+        where="guest",
+        needs=("swap",),
+        stage=Stage(memory_mib=None, swap=True),
+        expected=Expected(
+            cause=("host_oom_global",),
+            killed=(1, 1),
+            victim="hog",
+            constraint="CONSTRAINT_NONE",
+            status="signal 9",
+            swap_exhausted=True,
+        ),
+        seconds=120,
+    ),
+    Scenario(
+        name="cpuset",
+        what="the memory node of the job's cpuset is full, and another one is not",
+        why="constrained_alloc() finds a nodemask or a cpuset that leaves nodes out: CONSTRAINT_CPUSET (mm/oom_kill.c)",
+        act=("machine",),
+        where="guest",
+        needs=("cgroup_v2", "cpuset_v2", "numa"),
+        stage=Stage(memory_mib=None, controllers=("cpuset",), files={"cpuset.mems": "1"}),
+        expected=Expected(
+            cause=("host_oom_cpuset",), killed=(1, 1), victim="hog", constraint="CONSTRAINT_CPUSET", status="signal 9"
+        ),
+        seconds=120,
+    ),
+    Scenario(
+        name="memory-policy",
+        what="the memory node that the job binds itself to is full, and another one is not",
+        why="constrained_alloc() finds the nodemask of MPOL_BIND: CONSTRAINT_MEMORY_POLICY (mm/oom_kill.c)",
+        act=("memory-policy", "1"),
+        where="guest",
+        needs=("numa",),
+        stage=UNLIMITED,
+        expected=Expected(
+            cause=("host_oom_mempolicy",),
+            killed=(1, 1),
+            victim="hog",
+            constraint="CONSTRAINT_MEMORY_POLICY",
+            status="signal 9",
+        ),
+        seconds=120,
+    ),
+    Scenario(
+        name="sysrq-f",
+        what="an operator asks for an OOM kill while the machine has memory left",
+        why="moom_callback() calls out_of_memory() with order -1 from a kernel worker (drivers/tty/sysrq.c)",
+        act=("largest",),
+        actor=("sysrq",),
+        where="guest",
+        needs=("sysrq",),
+        stage=UNLIMITED,
+        expected=Expected(
+            cause=("operator_oom",), killed=(1, 1), victim="largest", status="signal 9", never=HOST_OOM
+        ),
+    ),
+    Scenario(
+        name="earlyoom",
+        what="earlyoom ends the job before the kernel has to",
+        why="a daemon in user space sends SIGTERM, later SIGKILL, by kill(2): SI_USER from its own context",
+        act=("growing-slowly",),
+        actor=("earlyoom",),
+        where="guest",
+        needs=("earlyoom",),
+        stage=UNLIMITED,
+        # A cause of its own, userspace_oom_daemon, needs such daemons to be known first.
+        expected=Expected(
+            cause=("sigterm", "sigkill"),
+            sender="outside",
+            sender_comm="earlyoom",
+            victim="hog",
+            never=HOST_OOM,
+        ),
+        seconds=120,
+    ),
+    Scenario(
+        name="clock-steps",
+        what="the wall clock is set forward and back while the job runs, which is killed then",
+        why="events are in CLOCK_MONOTONIC, which no step moves; the kernel's log has a clock of its own "
+        "(kernel/time/timekeeping.c)",
+        act=("clock-steps",),
+        where="guest",
+        expected=Expected(
+            cause=("host_oom_cgroup",), killed=(1, 1), victim="grower", limit=".", status="signal 9"
+        ),
+    ),
+)  # fmt: skip

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Acts of others: processes beside the job, which are no part of it, and what they do to it. Standard library only."""
+
+import contextlib
+import os
+import secrets
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+from tracer.repro.workloads import stage
+from tracer.repro.workloads.stage import MIB
+
+FREEZER_V1 = "/sys/fs/cgroup/freezer"
+
+
+def watchdog(seconds: str) -> None:
+    """Ends a job that takes far too long, or whose tracer is gone. Reads the job's pid, then `done`, from stdin."""
+    line = sys.stdin.buffer.raw.readline().strip()  # type: ignore[union-attr]
+    if not line.isdigit():  # the job never ran
+        return
+    pid = int(line)
+    ready, _, _ = select.select([sys.stdin], [], [], float(seconds))
+    if ready and sys.stdin.buffer.raw.readline() == b"done\n":  # type: ignore[union-attr]
+        return
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+    for folder, _, _ in os.walk(stage.cgroup()):
+        with contextlib.suppress(OSError), open(f"{folder}/cgroup.procs", encoding="ascii") as file:
+            for line in file:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(line), signal.SIGKILL)
+
+
+def kill() -> None:
+    """Sends SIGKILL."""
+    _be_killer()
+    os.kill(_job(), signal.SIGKILL)
+
+
+def tgkill() -> None:
+    """Sends SIGKILL to the one thread."""
+    _be_killer()
+    pid = _job()
+    stage.libc.syscall({"x86_64": 234, "aarch64": 131}[os.uname().machine], pid, pid, signal.SIGKILL)
+
+
+def pidfd() -> None:
+    """SIGKILL through a descriptor of the process."""
+    _be_killer()
+    try:
+        descriptor = os.pidfd_open(_job())
+        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+    except (AttributeError, OSError) as error:
+        stage.say("cannot", f"there is no pidfd here: {error}")
+        os.kill(_job(), signal.SIGKILL)
+
+
+def kill_cgroup() -> None:
+    """Ends all of a cgroup by its file cgroup.kill."""
+    _be_killer()
+    pid = _job()
+    try:
+        with open(f"{stage.cgroup()}/cgroup.kill", "w", encoding="ascii") as file:
+            file.write("1")
+    except OSError:
+        stage.say("cannot", "this kernel has no cgroup.kill (before 5.14)")
+        os.kill(pid, signal.SIGKILL)
+
+
+def kill_when_stuck(seconds: str = "0") -> None:
+    """SIGKILL to a job that gets no further at its cgroup's limit."""
+    _be_killer()
+    pid = _job()
+    base = stage.cgroup()
+    if stage.version() == 1:
+        stage.wait_for(lambda: stage.value(f"{base}/memory.oom_control", "under_oom"))
+    else:
+        stage.wait_for(
+            lambda: stage.value(f"{base}/memory.events", "oom") or stage.value(f"{base}/memory.events", "high")
+        )
+    time.sleep(float(seconds))
+    os.kill(pid, signal.SIGKILL)
+
+
+def mark_the_dying() -> None:
+    """Freezes the job, kills it by SIGKILL, which then waits, and has the OOM killer choose the one that is dying."""
+    _be_killer()
+    pid = _job()
+    freezer = f"{FREEZER_V1}/oomtrace-repro-{secrets.token_hex(4)}"
+    os.mkdir(freezer)
+    try:
+        _write(f"{freezer}/cgroup.procs", str(pid))
+        _write(f"{freezer}/freezer.state", "FROZEN")
+        stage.wait_for(lambda: "FROZEN" in _text(f"{freezer}/freezer.state"))
+        os.kill(pid, signal.SIGKILL)
+        # Alone in this cgroup with the frozen one, which the OOM killer chooses, marks and thereby thaws.
+        stage.end_of(stage.child(_eat_beside, b"eater"))
+    finally:
+        _write(f"{freezer}/freezer.state", "THAWED")
+        stage.wait_for(lambda: not _text(f"{freezer}/cgroup.procs"))
+        os.rmdir(freezer)
+
+
+def _eat_beside() -> None:
+    stage.enter("")
+    stage.take(60 * MIB)
+
+
+def sysrq() -> None:
+    """An operator asks for an OOM kill."""
+    _be_killer()
+    _job()
+    _write("/proc/sysrq-trigger", "f")
+
+
+def earlyoom() -> None:
+    """The daemon, with limits so high that it acts at once, and with the job preferred."""
+    pid = _job()
+    free = stage.value("/proc/meminfo", "MemAvailable:") * 100 // stage.value("/proc/meminfo", "MemTotal:")
+    percent = max(2, free - 10)
+    try:
+        daemon = subprocess.Popen(["earlyoom", "-m", f"{percent},1", "-s", "100,100", "-r", "0", "--prefer", "^hog$"])
+    except OSError as error:
+        stage.say("cannot", f"earlyoom does not start: {error.strerror}")
+        os.kill(pid, signal.SIGKILL)
+        return
+    stage.wait_for(lambda: not os.path.exists(f"/proc/{pid}"))
+    daemon.terminate()
+    daemon.wait()
+
+
+def _be_killer() -> None:
+    stage.be(b"killer")
+
+
+def _job() -> int:
+    return int(stage.hear("pid"))
+
+
+def _text(path: str) -> str:
+    with open(path, encoding="ascii") as file:
+        return file.read()
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w", encoding="ascii") as file:
+        file.write(text)
+
+
+ACTS: dict[str, Callable[..., None]] = {
+    "watchdog": watchdog,
+    "kill": kill,
+    "tgkill": tgkill,
+    "pidfd": pidfd,
+    "kill-cgroup": kill_cgroup,
+    "kill-when-stuck": kill_when_stuck,
+    "mark-the-dying": mark_the_dying,
+    "sysrq": sysrq,
+    "earlyoom": earlyoom,
+}

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Acts for a machine that may be used up: a test VM, never any other. Standard library only."""
+
+import ctypes
+import os
+import time
+from collections.abc import Callable
+
+from tracer.repro.workloads import stage
+
+SET_MEMPOLICY = {"x86_64": 238, "aarch64": 237}
+MPOL_BIND = 2
+EVERYTHING_MIB = 1 << 20
+
+
+def machine() -> None:
+    """Grows until the machine has no memory left."""
+    stage.be(b"hog")
+    stage.be_chosen(500)
+    stage.eat(EVERYTHING_MIB)
+
+
+def machine_with_swap() -> None:
+    """The same with memory that compressed swap cannot make smaller."""
+    stage.be(b"hog")
+    stage.be_chosen(500)
+    for _ in range(EVERYTHING_MIB):
+        stage.kept.append(os.urandom(stage.MIB))
+
+
+def memory_policy(node: str) -> None:
+    """Grows by memory of one NUMA node alone."""
+    stage.be(b"hog")
+    stage.be_chosen(500)
+    mask = ctypes.c_ulong(1 << int(node))
+    number = SET_MEMPOLICY[os.uname().machine]
+    if stage.libc.syscall(number, MPOL_BIND, ctypes.byref(mask), ctypes.c_ulong(64)) != 0:
+        stage.cannot(f"no memory policy can be set: {os.strerror(ctypes.get_errno())}")
+    stage.eat(EVERYTHING_MIB)
+
+
+def largest() -> None:
+    """Is the first that an OOM killer would take, and waits for one that somebody asks for."""
+    stage.be(b"largest")
+    stage.be_chosen()
+    stage.take(100 * stage.MIB)
+    stage.say("pid", str(os.getpid()))
+    stage.sleep()
+
+
+def growing_slowly() -> None:
+    """Leaves a daemon the time to act before the kernel does."""
+    stage.be(b"hog")
+    stage.be_chosen(500)
+    stage.say("pid", str(os.getpid()))
+    stage.eat(EVERYTHING_MIB, pause_s=0.01)
+
+
+def clock_steps() -> None:
+    """The wall clock is set while the job runs: an hour ahead, behind where it was, and right again."""
+    stage.be(b"grower")
+    true_s = time.clock_gettime(time.CLOCK_REALTIME) - time.monotonic()
+    for offset_s in (3600.0, -3600.0, 0.0):
+        time.clock_settime(time.CLOCK_REALTIME, true_s + time.monotonic() + offset_s)
+        stage.take(4 * stage.MIB)
+        time.sleep(0.3)
+    stage.eat()
+
+
+ACTS: dict[str, Callable[..., None]] = {
+    "machine": machine,
+    "machine-with-swap": machine_with_swap,
+    "memory-policy": memory_policy,
+    "largest": largest,
+    "growing-slowly": growing_slowly,
+    "clock-steps": clock_steps,
+}
