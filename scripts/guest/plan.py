@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is to be run: scenarios grouped into boots of machines that have what they need, and how long that takes."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from scripts.guest.errors import VmError
+
+RECORD = "{record}"
+"""In a command: where the guest puts the recording."""
+TIMEOUT_S = {"kvm": 120, "tcg": 400}
+"""Of one scenario: many times what it takes."""
+BOOT_S = {"kvm": 6.0, "tcg": 45.0}
+SCENARIO_S = {"kvm": 5.0, "tcg": 30.0}
+"""Before anything was measured here."""
+PER_BOOT = 25
+"""So that a guest that dies takes little with it, and a leak in one does not reach all."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One thing to run in the guest."""
+
+    name: str
+    command: tuple[str, ...]
+    """After the interpreter."""
+    what: str = ""
+    needs: frozenset[str] = frozenset()
+
+
+CHECKS = (
+    Scenario("selftest", ("-m", "tracer", "selftest", "--json", "--record", RECORD), "one kill, one control"),
+    Scenario("doctor", ("-m", "tracer", "doctor", "--json"), "whether a kill could be proved"),
+)
+"""Of the command itself, before any scenario: if these fail on a kernel, nothing else there means anything."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What the machine of one boot has."""
+
+    cgroup: str = "v2"
+    swap: bool = False
+    numa: bool = False
+    systemd: bool = False
+
+    @property
+    def name(self) -> str:
+        return "+".join([self.cgroup, *(each for each in ("swap", "numa", "systemd") if getattr(self, each))])
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One boot."""
+
+    kernel: str
+    profile: Profile
+    scenarios: tuple[Scenario, ...]
+
+
+def parse_list(text: str) -> list[Scenario]:
+    """What `oomtrace repro --list --json` printed.
+
+    Raises:
+        VmError: it is not that.
+    """
+    try:
+        document = json.loads(text)
+        entries = document["scenarios"] if isinstance(document, dict) else document
+        return [
+            Scenario(
+                entry["name"],
+                ("-m", "tracer", "repro", entry["name"], "--json", "--record", RECORD),
+                entry["what"],
+                frozenset(entry.get("needs", ())),
+            )
+            for entry in entries
+        ]
+    except (ValueError, KeyError, TypeError) as error:
+        raise VmError(f"oomtrace repro --list --json printed no list of scenarios ({error})") from error
+
+
+def choose(scenarios: Sequence[Scenario], names: Sequence[str]) -> list[Scenario]:
+    """Those named, in the order of the catalogue; all, if none is.
+
+    Raises:
+        VmError: a name is nobody's.
+    """
+    unknown = sorted(set(names) - {each.name for each in scenarios})
+    if unknown:
+        raise VmError(f"no scenario is called {', '.join(unknown)}: scripts/vm --list names them")
+    return [each for each in scenarios if not names or each.name in names]
+
+
+def profile_of(scenario: Scenario, cgroup: str | None) -> Profile:
+    """The machine that a scenario needs; the hierarchy as asked, else as it needs, else v2."""
+    needs = scenario.needs
+    wanted = "v1" if needs & {"cgroup_v1", "memsw"} else "v2"
+    return Profile(cgroup or wanted, "swap" in needs, "numa" in needs, bool(needs & {"systemd", "systemd_oomd"}))
+
+
+def batches(kernels: Iterable[str], scenarios: Sequence[Scenario], cgroup: str | None, per_boot: int) -> list[Batch]:
+    """One boot for each kernel and machine, more where a boot would become too long."""
+    planned = []
+    for kernel in kernels:
+        groups: dict[Profile, list[Scenario]] = {}
+        for scenario in scenarios:
+            groups.setdefault(profile_of(scenario, cgroup), []).append(scenario)
+        for profile, group in groups.items():
+            starts = range(0, len(group), per_boot)
+            planned += [Batch(kernel, profile, tuple(group[start : start + per_boot])) for start in starts]
+    return planned
+
+
+def estimate_s(planned: Iterable[Batch], accel: str, measured: Mapping[str, float]) -> float:
+    """How long some boots take, by what earlier ones took: `measured` by "KERNEL/ACCEL/boot" or "/SCENARIO"."""
+    total = 0.0
+    for batch in planned:
+        key = f"{batch.kernel}/{accel}"
+        total += measured.get(f"{key}/boot", BOOT_S[accel])
+        total += sum(measured.get(f"{key}/{each.name}", SCENARIO_S[accel]) for each in batch.scenarios)
+    return total
+
+
+def in_words(seconds: float) -> str:
+    """A duration as a person would say it."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02d} min"

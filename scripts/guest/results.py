@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What came of a scenario on a kernel: read from the files that the guest left, kept by checkout for the next run."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+PASS, FAIL, NOT_APPLICABLE, BROKEN = "pass", "fail", "not_applicable", "broken"
+"""As declared; another verdict; cannot be made on this kernel; no answer, which is nobody's verdict."""
+_EXITS = {0: PASS, 1: FAIL, 5: NOT_APPLICABLE}
+_SETTLED = {PASS, NOT_APPLICABLE}
+
+
+@dataclass(frozen=True)
+class Result:
+    """One cell of the table."""
+
+    scenario: str
+    kernel: str
+    profile: str
+    outcome: str
+    reason: str | None
+    seconds: float
+    release: str
+    bcc: str | None
+    """As the loader's Python in that guest says."""
+
+
+def parse(folder: Path, *, died: str) -> tuple[str, str | None, float]:
+    """Outcome, reason and seconds of a scenario, from its folder of files; `died`: what is known if it never ended."""
+    ended = _json(folder / "ended.json")
+    if ended is None:
+        return BROKEN, died, 0.0
+    seconds = float(ended.get("seconds", 0.0))
+    if ended.get("timed_out"):
+        return BROKEN, f"it did not end within {seconds:.0f} s", seconds
+    exit_code, document = ended.get("exit"), _json(folder / "stdout")
+    outcome = _EXITS.get(exit_code if isinstance(exit_code, int) else -1, BROKEN)
+    if document is None or outcome == BROKEN:
+        return BROKEN, f"exit {exit_code}: {_last_line(folder / 'stderr')}", seconds
+    said = document.get("outcome", outcome)
+    if said != outcome:
+        return BROKEN, f"exit {exit_code}, but its document says {said}", seconds
+    return outcome, None if outcome == PASS else _why(document, folder), seconds
+
+
+def _why(document: dict[str, Any], folder: Path) -> str:
+    if document.get("reason"):
+        return _one_line(document["reason"])
+    wrong = [each for each in document.get("comparisons", ()) if isinstance(each, dict) and each.get("agrees") is False]
+    if wrong:
+        return _one_line("; ".join(f"{each['run']}, {each['what']}: {each['found']}" for each in wrong))
+    return _last_line(folder / "stderr")
+
+
+def _json(path: Path) -> dict[str, Any] | None:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8", errors="replace"))
+    except (OSError, ValueError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _last_line(path: Path) -> str:
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    except OSError:
+        lines = []
+    return _one_line(lines[-1]) if lines else "it said nothing"
+
+
+def _one_line(text: object) -> str:
+    """What a guest said is shown on a terminal and written into a table: no control characters, no length."""
+    return " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())[:300]
+
+
+def last_words(console: Path) -> str:
+    """Why a guest ended, by its console."""
+    try:
+        lines = console.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    telling = [line for line in lines if "Kernel panic" in line or "oomtrace-guest:" in line or "BUG:" in line]
+    telling = [line for line in telling if "oomtrace-guest: started" not in line]
+    return _one_line(telling[0]) if telling else "the guest ended and left no word"
+
+
+class Store:
+    """Results of one checkout, on disk.
+
+    Args:
+        folder: for this checkout and no other.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def _path(self, kernel: str, profile: str, scenario: str) -> Path:
+        return self._folder / kernel / profile / f"{scenario}.json"
+
+    def keep(self, result: Result) -> None:
+        """At once, so that a run that is broken off loses nothing."""
+        path = self._path(result.kernel, result.profile, result.scenario)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_suffix(".new")
+        new.write_text(json.dumps(asdict(result)), encoding="utf-8")
+        new.rename(path)
+
+    def settled(self, kernel: str, profile: str, scenario: str) -> Result | None:
+        """What need not be run again: a failure or no answer is asked once more."""
+        content = _json(self._path(kernel, profile, scenario))
+        try:
+            result = Result(**content) if content is not None else None
+        except TypeError:
+            return None
+        return result if result is not None and result.outcome in _SETTLED else None
