@@ -106,5 +106,5 @@ def kernel_packages(names: set[str]) -> tuple[str, list[str]]:
     if not found:
         raise VmError("the suite has no kernel package that is known here (linux-image-VERSION-amd64-unsigned)")
     version = max(found, key=by_version)
-    modules = f"linux-modules-{version}"
-    return version, [found[version], *([modules] if modules in names else [])]
+    split = (f"linux-modules-{version}", f"linux-base-{version}")  # the latter says what is built in
+    return version, [found[version], *(each for each in split if each in names)]

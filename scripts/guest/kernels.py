@@ -86,13 +86,12 @@ def make(suite: Suite, folder: Path) -> Kernel:
     for package in packages:
         call(("dpkg-deb", "-x", suite.download(package, new / "debs"), new))
     shutil.rmtree(new / "debs")
-    if not (new / "lib" / "modules").exists():
-        (new / "lib").mkdir(exist_ok=True)
-        (new / "usr" / "lib" / "modules").rename(new / "lib" / "modules")
+    if (new / "usr" / "lib" / "modules").exists():
+        shutil.copytree(new / "usr" / "lib" / "modules", new / "lib" / "modules", symlinks=True, dirs_exist_ok=True)
     images = [*new.glob("boot/vmlinuz-*"), *new.glob("lib/modules/*/vmlinuz*")]
     if not images:
         raise VmError(f"{packages[0]} holds no vmlinuz where one is looked for")
-    shutil.copy2(images[0], new / "vmlinuz")
+    shutil.move(images[0], new / "vmlinuz")
     for each in ("boot", "usr"):
         shutil.rmtree(new / each, ignore_errors=True)
     call(("depmod", "-b", new, release))

@@ -13,7 +13,7 @@ from scripts.guest.boot import Machine
 from scripts.guest.errors import VmError
 from scripts.guest.kernels import Kernel, series
 from scripts.guest.lab import Lab, Times, say
-from scripts.guest.plan import TIMEOUT_S, Batch, Scenario, estimate_s, in_words
+from scripts.guest.plan import Batch, Scenario, estimate_s, in_words, timeout_s
 from scripts.guest.results import BROKEN, PASS, Result, Store, last_words, parse
 
 GRACE_S = 120.0
@@ -120,7 +120,7 @@ class Runner:
         folder.mkdir()
         machine = self._machine(batch, folder)
         plan = [
-            {"name": each.name, "command": each.command, "timeout_s": self._timeout_s()} for each in batch.scenarios
+            {"name": each.name, "command": each.command, "timeout_s": self.timeout_s(each)} for each in batch.scenarios
         ]
         text = json.dumps({"scenarios": plan, "capture": self.options.capture is not None})
         (machine.results / "plan.json").write_text(text, encoding="utf-8")
@@ -138,8 +138,9 @@ class Runner:
             shutil.copy2(machine.console, self.options.keep / batch.kernel / "console")
         return done
 
-    def _timeout_s(self) -> int:
-        return self.options.timeout_s or TIMEOUT_S[self.accel]
+    def timeout_s(self, scenario: Scenario) -> int:
+        """What the guest gives a scenario."""
+        return self.options.timeout_s or timeout_s(scenario, self.accel)
 
     def note_time(self, batch: Batch, what: str, seconds: float) -> None:
         """For later estimates."""
@@ -193,7 +194,10 @@ class _Progress:
             self._note("")
         if (self._results / "finished.json").exists():
             return None
-        allowed_s = self._runner._timeout_s() + GRACE_S if self._guest else boot.START_S[self._runner.accel]  # noqa: SLF001
+        if self._guest and self._noted < len(scenarios):
+            allowed_s = self._runner.timeout_s(scenarios[self._noted]) + GRACE_S
+        else:
+            allowed_s = GRACE_S if self._guest else boot.START_S[self._runner.accel]
         return self._changed_s + allowed_s - time.monotonic()
 
     def _note(self, died: str) -> None:
