@@ -26,6 +26,16 @@ def find_mirror(targets: str | None = None) -> str:
     raise VmError("the host's apt knows no Debian archive (apt-get update was never run?): name one with --mirror")
 
 
+_PASSED_ON = ("Acquire::Check-", "Acquire::http", "Acquire::Retries", "Acquire::ForceIPv")
+
+
+def host_settings(dump: str | None = None) -> list[str]:
+    """How the host's apt reaches its mirror and what it believes of it, as lines of a configuration."""
+    if dump is None:
+        dump = call(("apt-config", "dump", "--no-empty", "--format", '%F "%v";%n', "Acquire"))
+    return [line for line in dump.splitlines() if line.startswith(_PASSED_ON)]
+
+
 class Suite:
     """One suite of the archive.
 

@@ -8,7 +8,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from scripts.guest.debian import Suite
+from scripts.guest.debian import Suite, host_settings
 from scripts.guest.tools import call, give_back
 
 PACKAGES = (
@@ -56,10 +56,12 @@ def make(suite: Suite, folder: Path) -> Root:
         call(
             (
                 "mmdebstrap", "--mode=root", "--variant=minbase", f"--include={','.join(packages)}",
-                '--aptopt=Acquire::Languages "none"', *(f"--dpkgopt=path-exclude={each}" for each in _LEFT_OUT),
+                '--aptopt=Acquire::Languages "none"', *(f"--aptopt={each}" for each in host_settings()),
+                *(f"--dpkgopt=path-exclude={each}" for each in _LEFT_OUT),
                 f'--customize-hook=chroot "$1" systemctl disable {_OFF} || true',
                 '--customize-hook=mkdir -p "$1/oomtrace" "$1/results" "$1/older" "$1/usr/lib/modules"',
                 '--customize-hook=echo guest >"$1/etc/hostname"; echo 127.0.0.1 localhost guest >"$1/etc/hosts"',
+                '--customize-hook=rm -f "$1/etc/apt/apt.conf.d/99mmdebstrap" "$1/etc/apt/sources.list"',
                 suite.name, tree, suite.source,
             ), root=True,
         )  # fmt: skip

@@ -66,8 +66,8 @@ def call(command: Sequence[str | Path], *, root: bool = False, cwd: Path | None 
         ) from error
     if done.returncode != 0:
         said = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines() or ["no word"]
-        errors = [line for line in said if line.startswith(("E:", "W: E"))] or said
-        raise VmError(f"{' '.join(words[:3])} ... failed: {errors[-1]}")
+        errors = [line for line in said if line.startswith("E: ")]
+        raise VmError(f"{' '.join(words[:3])} ... failed: {errors[0] if errors else said[-1]}")
     return done.stdout.decode("utf-8", "replace")
 
 

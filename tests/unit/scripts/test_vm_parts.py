@@ -11,7 +11,7 @@ import pytest
 
 from scripts.guest import boot, payload, tools
 from scripts.guest.boot import Machine, parameters, qemu_command
-from scripts.guest.debian import by_version, find_mirror, kernel_packages
+from scripts.guest.debian import by_version, find_mirror, host_settings, kernel_packages
 from scripts.guest.errors import VmError
 from scripts.guest.kernels import Kernel, cached, series
 from scripts.guest.lab import Lab, Times
@@ -66,6 +66,17 @@ def test_the_mirror_is_the_one_of_the_hosts_apt():
     )
 
     assert find_mirror(targets) == "http://mirror.example/debian"
+
+
+def test_roots_are_fetched_as_the_hosts_apt_fetches():
+    dump = (
+        'Acquire::cdrom::mount "/media/cdrom/";\n'
+        'Acquire::Check-Valid-Until "false";\n'
+        'Acquire::http::Proxy "http://proxy.example:3128";\n'
+        'Acquire::Languages:: "none";\n'
+    )
+
+    assert host_settings(dump) == dump.splitlines()[1:3]
 
 
 @pytest.mark.parametrize("targets", ["", "\n", "Ubuntu|main|noble|http://mirror.example/ubuntu/\n", "Debian"])
@@ -229,7 +240,7 @@ def test_qemu_that_is_not_there_is_told_with_how_to_get_it(tmp_path):
 
 def test_a_program_that_fails_is_told_by_its_last_line():
     with pytest.raises(VmError, match=r"^sh -c .* failed: E: no such suite$"):
-        tools.call(("sh", "-c", "echo first >&2; echo 'E: no such suite' >&2; echo last >&2; exit 3", "sh"))
+        tools.call(("sh", "-c", "echo first >&2; echo 'E: no such suite' >&2; echo 'E: it failed' >&2; exit 3", "sh"))
     with pytest.raises(VmError, match="--setup"):
         tools.call(("/no/such/tool",))
 
