@@ -55,7 +55,9 @@ def make(suite: Suite, folder: Path) -> Root:
     try:
         call(
             (
-                "mmdebstrap", "--mode=root", "--variant=minbase", f"--include={','.join(packages)}",
+                # What it mounts is gone with it, however it ends.
+                "unshare", "--mount", "--", "mmdebstrap", "--mode=root", "--variant=minbase",
+                f"--include={','.join(packages)}",
                 '--aptopt=Acquire::Languages "none"', *(f"--aptopt={each}" for each in host_settings()),
                 *(f"--dpkgopt=path-exclude={each}" for each in _LEFT_OUT),
                 f'--customize-hook=chroot "$1" systemctl disable {_OFF} || true',
