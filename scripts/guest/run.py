@@ -133,6 +133,9 @@ class Runner:
         if not progress.started and log:
             raise VmError(f"qemu: {log[-1]}")
         done = progress.ended(last_words(machine.console) if alive else "the guest answered no more")
+        formats = machine.results / "formats"
+        if self.options.capture is not None and formats.exists():
+            shutil.copytree(formats, self.options.capture / machine.kernel.release / "formats", dirs_exist_ok=True)
         if self.options.keep is not None:
             shutil.copytree(machine.results, self.options.keep / batch.kernel, dirs_exist_ok=True)
             shutil.copy2(machine.console, self.options.keep / batch.kernel / "console")
@@ -222,7 +225,7 @@ class _Progress:
 def capture(found: Path, target: Path) -> None:
     """Ground truth for the tests: the raw kernel log, the recording, and what was judged of it."""
     target.mkdir(parents=True, exist_ok=True)
-    for name, kept in (("kmsg", "kmsg.log"), ("recording.oomtrace", "recording.oomtrace"), ("stdout", "verdict.json")):
+    for name, kept in (("kmsg", "raw.kmsg"), ("recording.oomtrace", "recording.oomtrace"), ("stdout", "verdict.json")):
         if (found / name).exists() and (found / name).stat().st_size:
             shutil.copyfile(found / name, target / kept)
 

@@ -22,6 +22,13 @@ WORK = Path("/var/tmp/scenario")  # noqa: S108 - the guest is ours alone
 CHECKOUT = "/oomtrace/checkout"
 WARM_S = 300.0
 MCL_CURRENT, MCL_FUTURE = 1, 2
+EVENTS = Path("/sys/kernel/tracing/events")
+FORMATS = (
+    "oom/mark_victim", "signal/signal_generate", "sched/sched_process_fork", "sched/sched_process_exec",
+    "sched/sched_process_exit", "printk/console", "vmscan/mm_vmscan_memcg_reclaim_begin",
+    "vmscan/mm_vmscan_direct_reclaim_begin",
+)  # fmt: skip
+"""Tracepoints whose layout is captured with the rest."""
 
 
 def main(results: Path) -> int:
@@ -30,10 +37,20 @@ def main(results: Path) -> int:
     plan = json.loads((results / "plan.json").read_text(encoding="utf-8"))
     found = {"release": platform.release(), "python": platform.python_version(), **_warm()}
     _write(results / "guest.json", {**found, "boot_s": float(Path("/proc/uptime").read_text("ascii").split()[0])})
+    if plan["capture"]:
+        _copy_formats(results / "formats")
     for scenario in plan["scenarios"]:
         run(scenario, results / scenario["name"], capture=plan["capture"])
     _write(results / "finished.json", {})
     return 0
+
+
+def _copy_formats(target: Path) -> None:
+    target.mkdir(exist_ok=True)
+    for name in FORMATS:
+        with contextlib.suppress(OSError):  # not every kernel has every one
+            text = (EVENTS / name / "format").read_bytes()
+            (target / f"{name.replace('/', '-')}.txt").write_bytes(text)
 
 
 def protect() -> None:

@@ -299,7 +299,7 @@ def test_ground_truth_is_log_recording_and_verdict(tmp_path):
     (found / "stderr").write_text("talk")
     capture(found, tmp_path / "kept")
 
-    assert sorted(os.listdir(tmp_path / "kept")) == ["kmsg.log", "verdict.json"]
+    assert sorted(os.listdir(tmp_path / "kept")) == ["raw.kmsg", "verdict.json"]
 
 
 def test_the_script_says_what_it_lacks_before_it_begins(tmp_path):
