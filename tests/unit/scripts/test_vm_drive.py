@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""scripts/guest/inside/drive.py: what runs in the guest leaves files from which the host can tell how it ended."""
+
+import json
+
+import pytest
+
+from scripts.guest.inside import drive
+from scripts.guest.results import BROKEN, PASS, parse
+
+
+@pytest.fixture
+def play(tmp_path, monkeypatch):
+    """One scenario, given as Python, run as in the guest."""
+    monkeypatch.setattr(drive, "WORK", tmp_path / "work")
+
+    def run(program, timeout_s=60):
+        scenario = {"name": "leaf", "command": ["-c", program, "{record}"], "timeout_s": timeout_s}
+        drive.run(scenario, tmp_path / "leaf", capture=False)
+        return tmp_path / "leaf"
+
+    return run
+
+
+def test_what_a_scenario_says_and_records_comes_out(play):
+    folder = play("import sys; open(sys.argv[1], 'w').write('facts'); print('{\"outcome\": \"pass\"}')")
+
+    assert (folder / "recording.oomtrace").read_text() == "facts"
+    assert parse(folder, died="")[:2] == (PASS, None)
+
+
+def test_a_scenario_that_is_stuck_is_ended_after_it_could_clean_up(play):
+    program = (
+        "import signal, sys, time\n"
+        "def undo(*_): print('undone', flush=True); sys.exit(1)\n"
+        "signal.signal(signal.SIGTERM, undo)\n"
+        "time.sleep(1000)"
+    )
+    folder = play(program, timeout_s=3)
+
+    assert json.loads((folder / "ended.json").read_text())["timed_out"]
+    assert (folder / "stdout").read_text() == "undone\n"
+    assert parse(folder, died="")[0] == BROKEN
+
+
+def test_one_scenario_leaves_nothing_to_the_next(play):
+    play("import sys; open(sys.argv[1], 'w').write('facts')")
+    folder = play("import os, sys; assert not os.path.exists(sys.argv[1])")
+
+    assert json.loads((folder / "ended.json").read_text())["exit"] == 0
+
+
+def test_a_scenario_can_be_killed_for_memory_though_the_driver_cannot(play):
+    folder = play("print(open('/proc/self/oom_score_adj').read())")
+
+    assert (folder / "stdout").read_text().strip() == "0"
