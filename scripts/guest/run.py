@@ -122,7 +122,8 @@ class Runner:
         plan = [
             {"name": each.name, "command": each.command, "timeout_s": self.timeout_s(each)} for each in batch.scenarios
         ]
-        text = json.dumps({"scenarios": plan, "capture": self.options.capture is not None})
+        cgroup, capturing = batch.profile.cgroup, self.options.capture is not None
+        text = json.dumps({"scenarios": plan, "cgroup": cgroup, "capture": capturing})
         (machine.results / "plan.json").write_text(text, encoding="utf-8")
         names = [each.name for each in batch.scenarios]
         say(f"{batch.kernel} ({machine.kernel.release}), {batch.profile.name}: booting for {_listed(names)}")

@@ -39,8 +39,12 @@ def main(results: Path) -> int:
     _write(results / "guest.json", {**found, "boot_s": float(Path("/proc/uptime").read_text("ascii").split()[0])})
     if plan["capture"]:
         _copy_formats(results / "formats")
+    why_not = without(plan["cgroup"], Path("/proc/self/mounts").read_text(encoding="utf-8"))
     for scenario in plan["scenarios"]:
-        run(scenario, results / scenario["name"], capture=plan["capture"])
+        if why_not is None:
+            run(scenario, results / scenario["name"], capture=plan["capture"])
+        else:
+            _pass_over(results / scenario["name"], why_not)
     _write(results / "finished.json", {})
     return 0
 
@@ -51,6 +55,23 @@ def _copy_formats(target: Path) -> None:
         with contextlib.suppress(OSError):  # not every kernel has every one
             text = (EVENTS / name / "format").read_bytes()
             (target / f"{name.replace('/', '-')}.txt").write_bytes(text)
+
+
+def without(cgroup: str, mounts: str) -> str | None:
+    """Why this is not a machine of that hierarchy of cgroups."""
+    for line in mounts.splitlines():
+        _, _, kind, options, *_ = line.split()
+        if cgroup == "v2" and kind == "cgroup2":
+            return None
+        if cgroup == "v1" and kind == "cgroup" and "memory" in options.split(","):
+            return None
+    return f"this kernel, or the systemd of this release, has no memory controller of cgroup {cgroup}"
+
+
+def _pass_over(folder: Path, why_not: str) -> None:
+    folder.mkdir(exist_ok=True)
+    _write(folder / "stdout", {"outcome": "not_applicable", "reason": why_not})
+    _write(folder / "ended.json", {"exit": 5, "timed_out": False, "seconds": 0.0})
 
 
 def protect() -> None:

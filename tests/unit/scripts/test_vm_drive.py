@@ -54,3 +54,19 @@ def test_a_scenario_can_be_killed_for_memory_though_the_driver_cannot(play):
     folder = play("print(open('/proc/self/oom_score_adj').read())")
 
     assert (folder / "stdout").read_text().strip() == "0"
+
+
+MOUNTS = """\
+tmpfs /sys/fs/cgroup tmpfs rw,nosuid 0 0
+cgroup /sys/fs/cgroup/cpuset cgroup rw,cpuset 0 0
+"""
+V1 = "cgroup /sys/fs/cgroup/memory cgroup rw,nosuid,memory 0 0\n"
+V2 = "cgroup2 /sys/fs/cgroup cgroup2 rw,nsdelegate 0 0\n"
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "mounts", "there"),
+    [("v1", V1, True), ("v1", V2, False), ("v1", "", False), ("v2", V2, True), ("v2", V1, False)],
+)
+def test_a_scenario_for_a_hierarchy_that_the_kernel_lacks_does_not_apply(cgroup, mounts, there):
+    assert (drive.without(cgroup, MOUNTS + mounts) is None) == there
