@@ -42,12 +42,14 @@ class Runner:
         lab: the cache.
         work: a folder that goes away.
         options: of this run.
+        digest: of the checkout that is tested.
         store: where results are kept, by kernel release and root.
     """
 
     lab: Lab
     work: Path
     options: Options
+    digest: str
     store: Callable[[str], Store]
     accel: str = ""
     results: list[Result] = field(default_factory=list)
@@ -101,6 +103,8 @@ class Runner:
         column = series(batch.kernel)
         loader = self.lab.root(column.suite)
         main = self.lab.root(column.beside) if column.beside else loader
+        if payload.digest() != self.digest:
+            raise VmError("the checkout was changed while it was being run: run the same command again")
         payload.write_image(folder / "payload.ext4", payload.libraries(self.lab.cache, main.python))
         swap = None
         if batch.profile.swap:
