@@ -51,7 +51,11 @@ def _why(document: dict[str, Any], folder: Path) -> str:
     wrong = [each for each in document.get("comparisons", ()) if isinstance(each, dict) and each.get("agrees") is False]
     if wrong:
         return _one_line("; ".join(f"{each['run']}, {each['what']}: {each['found']}" for each in wrong))
-    return _last_line(folder / "stderr")
+    rows = [each for each in document.get("capabilities", ()) if isinstance(each, dict)]
+    lacking = [
+        f"{each['name']}: {each['found']}" for each in rows if each.get("ok") == "no" and each.get("weight") == "proof"
+    ]
+    return _one_line("; ".join(lacking)) if lacking else _telling_line(folder / "stderr")
 
 
 def _json(path: Path) -> dict[str, Any] | None:
@@ -62,12 +66,13 @@ def _json(path: Path) -> dict[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
-def _last_line(path: Path) -> str:
+def _telling_line(path: Path) -> str:
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     except OSError:
         lines = []
-    return _one_line(lines[-1]) if lines else "it said nothing"
+    ours = [line.removeprefix("oomtrace: ") for line in lines if line.startswith("oomtrace: ")]
+    return _one_line((ours or lines)[-1]) if lines else "it said nothing"
 
 
 def _one_line(text: object) -> str:

@@ -99,7 +99,7 @@ def run(scenario: dict[str, Any], folder: Path, *, capture: bool) -> None:
     WORK.mkdir()
     folder.mkdir(exist_ok=True)
     (folder / "started").touch()
-    command = [sys.executable, "-B", *scenario["command"]]
+    command = [sys.executable, *scenario["command"]]
     command = [str(WORK / "recording.oomtrace") if word == "{record}" else word for word in command]
     log = KernelLog(WORK / "kmsg") if capture else None
     since_s = time.monotonic()

@@ -58,6 +58,19 @@ def test_a_comparison_that_does_not_agree_is_the_reason(left):
     assert left(ended(1), {"comparisons": [right, wrong]}) == (FAIL, "kill, cause: crash", 7.5)
 
 
+def test_what_the_doctor_found_missing_is_the_reason(left):
+    row = {"name": "BPF programs", "found": "not permitted", "ok": "no", "weight": "proof"}
+    rows = [{**row, "ok": "yes"}, row, {**row, "weight": "help"}]
+
+    assert left(ended(1), {"capabilities": rows}) == (FAIL, "BPF programs: not permitted", 7.5)
+
+
+def test_the_commands_own_line_tells_more_than_what_to_type_next(left):
+    said = "oomtrace: the loader failed\ntry: oomtrace doctor\n"
+
+    assert left(ended(5), "", said) == (BROKEN, "exit 5: the loader failed", 7.5)
+
+
 def test_what_never_ended_is_no_answer(left):
     assert left(None, '{"outcome": "pass"}') == (BROKEN, "the guest answered no more", 0)
     assert left(ended(0, timed_out=True)) == (BROKEN, "it did not end within 8 s", 7.5)
