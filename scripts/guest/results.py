@@ -38,7 +38,7 @@ def parse(folder: Path, *, died: str) -> tuple[str, str | None, float]:
     exit_code, document = ended.get("exit"), _json(folder / "stdout")
     outcome = _EXITS.get(exit_code if isinstance(exit_code, int) else -1, BROKEN)
     if document is None or outcome == BROKEN:
-        return BROKEN, f"exit {exit_code}: {_last_line(folder / 'stderr')}", seconds
+        return BROKEN, f"exit {exit_code}: {_telling_line(folder / 'stderr')}", seconds
     said = document.get("outcome", outcome)
     if said != outcome:
         return BROKEN, f"exit {exit_code}, but its document says {said}", seconds
