@@ -170,9 +170,9 @@ class Runner:
         """A scenario has ended: kept, told, and captured if that is asked."""
         self._note(batch, scenario, result, later)
         if self.options.capture is not None and result.outcome == PASS:
-            capture(
-                self.work / "guest" / "results" / scenario.name, self.options.capture / result.release / scenario.name
-            )
+            # The two hierarchies say different things of one scenario.
+            name = scenario.name + ("-v1" if batch.profile.cgroup == "v1" else "")
+            capture(self.work / "guest" / "results" / scenario.name, self.options.capture / result.release / name)
 
 
 class _Progress:
