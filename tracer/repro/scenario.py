@@ -154,6 +154,8 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     why: str
     where: Where
     needs: tuple[str, ...]
+    seconds: int
+    """After so long it is ended; on an emulated machine it may take several times that."""
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,4 +167,11 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
 
 def listed(scenario: Scenario) -> Listed:
     """What the list says of it."""
-    return Listed(name=scenario.name, what=scenario.what, why=scenario.why, where=scenario.where, needs=scenario.needs)
+    return Listed(
+        name=scenario.name,
+        what=scenario.what,
+        why=scenario.why,
+        where=scenario.where,
+        needs=scenario.needs,
+        seconds=scenario.seconds,
+    )
