@@ -48,7 +48,8 @@ def test_the_list_as_a_document_has_what_a_program_needs(capsys):
 
     document = json.loads(capsys.readouterr().out)
     assert document["schema"] == "oomtrace.repro-list/1"
-    assert {frozenset(each) for each in document["scenarios"]} == {frozenset(("name", "what", "why", "where", "needs"))}
+    named = ("name", "what", "why", "where", "needs", "seconds")
+    assert {frozenset(each) for each in document["scenarios"]} == {frozenset(named)}
     assert {each["where"] for each in document["scenarios"]} == {"here", "guest"}
     assert len(document["scenarios"]) == len(SCENARIOS)
 
