@@ -89,6 +89,8 @@ class Page:
         """The first line, with the badge at the right end of its first row."""
         room = self.width - badge.cell_len - 2 if badge else self.width
         first, *rest = self._wrapped(words, room)
+        if rest and not badge:
+            first, *rest = self._wrapped(words, room - INDENT)
         if badge:
             first.append(" " * (self.width - first.cell_len - badge.cell_len)).append_text(badge)
         self._rows.append(first)
