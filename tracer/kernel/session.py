@@ -259,8 +259,9 @@ def _receive(ours: socket.socket, child: "subprocess.Popen[bytes]", stderr: IO[b
     if content.denied or _REFUSED in said:
         # We have the capabilities, or had not come so far.
         raise PermissionDenied(f"cannot load BPF programs: {said or why}", need=_what_refuses())
-    if _is_locked_down():
-        why = f"lockdown=confidentiality: the kernel lets nobody read its memory; {why}"
+    if content.stage == "attach" and _is_locked_down():
+        # What the verifier has to say of it names a program and no reason.
+        raise LoaderFailed(content.stage, "lockdown=confidentiality, so the kernel lets nobody read its memory")
     raise LoaderFailed(content.stage, f"{why} ({said})" if said else why)
 
 

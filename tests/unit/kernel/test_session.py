@@ -164,14 +164,24 @@ def test_a_hook_whose_descriptor_did_not_come_is_no_hook(child, monkeypatch, cam
 
 
 @pytest.mark.parametrize(
-    ("state", "locked"), [("none integrity [confidentiality]", True), ("none [integrity] x", False)]
+    ("state", "stage", "why"),
+    [
+        (
+            "none integrity [confidentiality]",
+            "attach",
+            "lockdown=confidentiality, so the kernel lets nobody read its memory",
+        ),
+        ("none integrity [confidentiality]", "compile", "Invalid argument (processed 26 insns)"),
+        ("none [integrity] x", "attach", "Invalid argument (processed 26 insns)"),
+    ],
 )
-def test_lockdown_is_named_as_what_refuses(child, monkeypatch, tmp_path, state, locked):
+def test_lockdown_is_named_as_what_refuses_and_is_all_that_is_said(child, monkeypatch, tmp_path, state, stage, why):
     (tmp_path / "lockdown").write_text(state + "\n")
     monkeypatch.setattr(session, "_LOCKDOWN", str(tmp_path / "lockdown"))
-    child('printf %s \'{"type": "Failure", "content": ["attach", "Invalid argument", false]}\' >&$4')
+    message = f'{{"type": "Failure", "content": ["{stage}", "Invalid argument", false]}}'
+    child(f"echo processed 26 insns >&2; printf %s '{message}' >&$4")
 
-    assert ("lockdown=confidentiality" in failure().why) == locked
+    assert failure().why == why
 
 
 @pytest.mark.parametrize(
