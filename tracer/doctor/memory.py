@@ -165,7 +165,9 @@ def _own_score(places: Places, rights: Rights) -> Capability:
         ok="yes" if spared else "no" if score is not None and score > 0 else "unknown",
         found=f"oom_score_adj {'unknown' if score is None else score}"
         + ("; the OOM killer will pass it by" if spared else "; it cannot be lowered without CAP_SYS_RESOURCE"),
-        meaning="in a machine-wide shortage the kernel may choose oomtrace; it is small, so seldom first",
+        meaning="in a machine-wide shortage the kernel chooses others first"
+        if spared
+        else "in a machine-wide shortage the kernel may choose oomtrace; it is small, so seldom first",
         weight="note",
         with_root="yes" if rights.can_become_root and rights.root_would_have("CAP_SYS_RESOURCE") else None,
     )

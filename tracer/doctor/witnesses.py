@@ -33,7 +33,10 @@ def _symbols(places: Places, rights: Rights) -> Capability:
     found = {None: f"{path} cannot be read, or has no __oom_kill_process", 0: "addresses are hidden"}.get(
         address, "__oom_kill_process has its address"
     )
-    if not address and restrict is not None:
+    if address == 0 and restrict == 0:
+        # For all to see only where kernel.perf_event_paranoid is below 2 (kallsyms_show_value()).
+        found += " without CAP_SYSLOG"
+    elif not address and restrict is not None:
         found += f" (kernel.kptr_restrict is {restrict})"
     hidden_from_all = restrict is not None and restrict >= _HIDDEN_FROM_ALL
     remedy = None

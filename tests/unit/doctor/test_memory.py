@@ -127,6 +127,11 @@ def test_whether_the_oom_killer_would_pass_us_by(tmp_path, text, mine, ok):
     assert checked(tmp_path, {**V2, "/proc/self/oom_score_adj": text}, mine)["own_oom_score"].ok == ok
 
 
+@pytest.mark.parametrize("mine, meaning", [(rights(), "chooses others first"), (NOBODY, "may choose oomtrace")])
+def test_whoever_is_passed_by_is_not_told_that_it_may_be_chosen(tmp_path, mine, meaning):
+    assert meaning in checked(tmp_path, {**V2, "/proc/self/oom_score_adj": "0"}, mine)["own_oom_score"].meaning
+
+
 def test_a_hostile_path_is_passed_on_for_the_view_to_tame(tmp_path):
     found = checked(tmp_path, {**V2, "/proc/self/cgroup": "0::/a\x1b[2J\u202eb\n"})
 

@@ -53,6 +53,10 @@ def test_hidden_names_are_told_with_the_setting(tmp_path):
     assert (found.with_root, found.remedy) == ("yes", 'sudo "$(command -v oomtrace)" doctor')
 
 
+def test_where_the_setting_hides_nothing_it_is_not_blamed(tmp_path):
+    assert symbols(tmp_path, HIDDEN, NOBODY, restrict="0").found == "addresses are hidden without CAP_SYSLOG"
+
+
 def test_what_is_hidden_from_root_too_is_told_with_the_sysctl(tmp_path):
     found = symbols(tmp_path, HIDDEN, NOBODY, restrict="2")
 
