@@ -114,7 +114,8 @@ def sender(story: Story, signal: SignalSent) -> Sender | None:
         comm=signal.sender_comm,
         kind=_sender_kind(story, signal),
         uid=signal.sender_uid,
-        parent_comm=signal.sender_parent_comm,
+        # The parent of process 1 is the kernel's idle task (swapper/0), which started nobody.
+        parent_comm=signal.sender_parent_comm if signal.sender_parent_tgid else None,
     )
 
 

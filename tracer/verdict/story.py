@@ -257,7 +257,8 @@ class Story:
         found = []
         if self.of(Armed):
             kinds = {h.hook.rpartition(":")[0].replace("_", " ") for h in self.hooks.values() if h.attached}
-            found.append(f"BPF ({', '.join(f'{kind}s' for kind in sorted(kinds - {''}, reverse=True))})")
+            named = (f"{kind} hooks" if kind == "fentry" else f"{kind}s" for kind in sorted(kinds - {""}, reverse=True))
+            found.append(f"BPF ({', '.join(named)})")
         if "kmsg" in self.hooks and self.hooks["kmsg"].attached:
             found.append("kernel log")
         if any(sample.usage_bytes is not None for sample in self.of(CgroupSample)):

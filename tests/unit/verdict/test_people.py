@@ -134,6 +134,8 @@ def test_without_a_header_nothing_is_known_to_be_from_the_tracer() -> None:
     [
         (OUTSIDE, "'bash' (pid 7)", "'bash' (pid 7, uid 0, started by 'p'), from outside the job"),
         ({**OUTSIDE, "sender_parent_comm": ""}, "'bash' (pid 7)", "'bash' (pid 7, uid 0), from outside the job"),
+        # Process 1 was started by nobody: its parent is the idle task.
+        ({**OUTSIDE, "sender_parent_tgid": 0}, "'bash' (pid 7)", "'bash' (pid 7, uid 0), from outside the job"),
         ({**OUTSIDE, "info": SignalInfo.PRIV}, "the kernel", "the kernel"),
         ({**OUTSIDE, "code": -2}, "an unknown sender", "an unknown sender"),
         ({}, "itself", "itself"),

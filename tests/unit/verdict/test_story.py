@@ -335,3 +335,11 @@ def test_an_index_holds_all_events_of_a_key_in_time_order() -> None:
 
     assert [scene.now_ns, scene.now_ns + NS_PER_S] == [s.ts_ns for s in found[RANK]]
     assert 1 == len(found[LAUNCHER])
+
+
+@pytest.mark.parametrize(("rung", "words"), [("fentry", "fentry hooks"), ("kprobe", "kprobes")])
+def test_kinds_of_hooks_are_said_in_words_that_exist(rung: str, words: str) -> None:
+    events = watched()
+    hook = HookStatus(ts_ns=T0, hook=f"{rung}:oom_kill_process", attached=True, seq=max(e.seq for e in events) + 1)
+
+    assert Story([*events, hook]).watched_by[0] == f"BPF (raw tracepoints, {words})"
