@@ -91,9 +91,12 @@ def test_under_sudo_a_job_in_the_background_runs_on_and_its_read_stops_it(theirs
     theirs.line("sudo oomtrace run --record - -- sh -c 'echo job $$; cat; exit 6' &")
     job = int(theirs.until(r"job (\d+)\n")[1])
     wait_for(lambda: state_of(job) in ("T", "S"), "the job to come to its read")
-    theirs.line("fg")
-    theirs.line("hello")
-    theirs.until("hello\n")
+    for _ in range(3):
+        theirs.line("fg")
+        theirs.line("hello")
+        # Its read may stop it just after fg: then the shell says so, gets the line, and a person types both again.
+        if theirs.until("hello(\n|: command not found)")[1] == "\n":
+            break
     theirs.type(CTRL_D)
 
     assert theirs.until(END)[1] == "6"
