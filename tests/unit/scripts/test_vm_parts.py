@@ -177,9 +177,9 @@ def machine(**changes) -> Machine:
         kernel,
         "tcg",
         Path("/roots/a,b.ext4"),
-        Path("/work/payload"),
-        Path("/work/results"),
-        Path("/work/console"),
+        Path("/lab/payload"),
+        Path("/lab/results"),
+        Path("/lab/console"),
     )
     names = ("kernel", "accel", "root", "payload", "results", "console")
     return Machine(**{**dict(zip(names, parts, strict=True)), **changes})
@@ -195,7 +195,7 @@ def test_a_guest_is_known_by_its_command_line():
 
 
 def test_a_machine_has_what_its_profile_says():
-    command = qemu_command(machine(profile=Profile("v1", swap=True, numa=True, systemd=True), swap=Path("/work/swap")))
+    command = qemu_command(machine(profile=Profile("v1", swap=True, numa=True, systemd=True), swap=Path("/lab/swap")))
     text = " ".join(command)
 
     assert "oomtrace.cgroup=v1" in text
