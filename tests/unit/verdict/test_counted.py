@@ -322,6 +322,8 @@ def test_whom_nothing_saw_but_the_log_is_named_by_it_if_the_job_s_own_cgroup_cou
     found = logged()
     assert ("likely", [777]) == (found.strength, [victim.pid for victim in found.victims])
     assert ("kernel_log", "present") == (found.proof[0].rung, found.proof[2].status)
+    assert "how it ended was not seen" == found.proof[3].statement
+    assert "who was killed is not known" == logged(trusted=False).proof[3].statement
     assert ("possible", ()) == (logged(trusted=False).strength, logged(trusted=False).victims)
     assert () == logged(own=False).victims
     # In a container the log's pids are other processes there.

@@ -137,7 +137,9 @@ def _died(case: Case, counted: Counted) -> Link:
 
     first = next(iter(counted.named), None)
     if first is None:
-        return link("not_observed", "who was killed is not known")
+        # The log names it; it was too short among the living for /proc to show it.
+        whom = "how it ended was not seen" if counted.logged else "who was killed is not known"
+        return link("not_observed", whom)
     if not first.by_sigkill:
         return Link(
             link=4,
