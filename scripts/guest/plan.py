@@ -17,6 +17,13 @@ SCENARIO_S = {"kvm": 5.0, "tcg": 30.0}
 """What both take, before anything was measured here."""
 PER_BOOT = 25
 """So that a guest that dies takes little with it, and a leak in one does not reach all."""
+QUICK_KERNELS = ("5.10", "6.12")
+"""The oldest, with the old form of the events, and one that people train on."""
+QUICK_SCENARIOS = (
+    "selftest", "memcg-leaf", "memcg-grandparent", "group-kill", "page-cache", "shm-full", "leader-gone", "kill-9",
+    "exit-137", "storm-50", "global",
+)  # fmt: skip
+"""One of each kind: whose limit, who was killed, who killed, what must not be said, how many, the whole machine."""
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,12 @@
 """What came of a scenario on a kernel: read from the files that the guest left, kept by checkout for the next run."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from scripts.guest.errors import VmError
 
 PASS, FAIL, NOT_APPLICABLE, BROKEN = "pass", "fail", "not_applicable", "broken"
 """As declared; another verdict; cannot be made on this kernel; no answer, which is nobody's verdict."""
@@ -89,6 +92,22 @@ def last_words(console: Path) -> str:
     telling = [line for line in lines if "Kernel panic" in line or "oomtrace-guest:" in line or "BUG:" in line]
     telling = [line for line in telling if "oomtrace-guest: started" not in line]
     return _one_line(telling[0]) if telling else "the guest ended and left no word"
+
+
+SCHEMA = "oomtrace.vm/1"
+
+
+def write(path: Path, found: Iterable[Result]) -> None:
+    """All cells as a document, for programs.
+
+    Raises:
+        VmError: the file cannot be written.
+    """
+    document = {"schema": SCHEMA, "results": [asdict(each) for each in found]}
+    try:
+        path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise VmError(f"cannot write {path}: {error.strerror}") from error
 
 
 class Store:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from scripts.guest.errors import VmError
-from scripts.guest.results import BROKEN, FAIL, NOT_APPLICABLE, PASS, Result, Store, last_words, parse
+from scripts.guest.results import BROKEN, FAIL, NOT_APPLICABLE, PASS, Result, Store, last_words, parse, write
 from scripts.guest.table import BEGIN, END, put_into, table, totals
 
 
@@ -179,3 +179,17 @@ def test_a_document_without_marks_is_left_alone(tmp_path, text):
         put_into(document, "new\n")
 
     assert document.read_text() == text
+
+
+def test_programs_get_every_cell_of_a_run(tmp_path):
+    write(tmp_path / "results.json", [cell(), cell(BROKEN)])
+    document = json.loads((tmp_path / "results.json").read_text())
+
+    assert document["schema"] == "oomtrace.vm/1"
+    assert [each["outcome"] for each in document["results"]] == ["pass", "broken"]
+    assert Result(**document["results"][0]) == cell()
+
+
+def test_a_document_that_cannot_be_written_is_one_line(tmp_path):
+    with pytest.raises(VmError, match="No such file or directory"):
+        write(tmp_path / "none" / "results.json", [])
