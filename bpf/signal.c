@@ -62,6 +62,7 @@ int on_signal_generate(struct bpf_raw_tracepoint_args *ctx)
 	sent->start_ns = start_of(task);
 	sent->sender_start_ns = start_of(sender);
 	sent->sender_parent_start_ns = start_of(parent);
+	sent->sender_cgroup_id = memcg_id(memcg_of(sender)) ?: ABSENT;
 	sent->tgid = tgid_of(task);
 	sent->tid = READ(task, task_struct, pid);
 	sent->sender_tgid = tgid_of(sender);

@@ -33,6 +33,8 @@ from tracer.events.machine import (
     ProcessSample,
     ProcessSeen,
     ReclaimSample,
+    SeenProgram,
+    SenderSeen,
     VmstatSample,
 )
 from tracer.events.run import (
@@ -94,6 +96,7 @@ AnyEvent = (
     | OomDecision
     | ProcessSeen
     | ProcessSample
+    | SenderSeen
     | CgroupSample
     | PressureSample
     | ReclaimSample
@@ -114,6 +117,6 @@ __all__ = [
     "LogEvent", "LogGap", "LoggedDecision", "LoggedInvocation", "LoggedKill", "LoggedOther", "LoggedUsage",
     "Losses", "Note", "OomDecision", "OomLevel", "OomMark", "OomStack", "PidsOfProc", "PressureSample", "ProcessExeced",
     "ProcessExited", "ProcessForked", "ProcessGone", "ProcessId", "ProcessOrphaned", "ProcessSample",
-    "ProcessSeen", "ReclaimSample", "SignalInfo", "SignalSent", "Source", "TracerCost", "TracerPlaced",
-    "VmstatSample", "process_id",
+    "ProcessSeen", "ReclaimSample", "SeenProgram", "SenderSeen", "SignalInfo", "SignalSent", "Source",
+    "TracerCost", "TracerPlaced", "VmstatSample", "process_id",
 ]  # fmt: skip

@@ -136,6 +136,8 @@ class SignalSent(KernelEvent, frozen=True, kw_only=True, gc=False):
     start_ns: u64
     sender_start_ns: u64
     sender_parent_start_ns: u64
+    sender_cgroup_id: u64 | None = None
+    """Of its memory cgroup. `None`: not known, or recorded before this was."""
     tgid: u32
     tid: u32
     sender_tgid: u32

@@ -5,6 +5,8 @@
 Samples are recorded when they change.
 """
 
+import msgspec
+
 from tracer.events.base import Event
 
 
@@ -31,6 +33,30 @@ class ProcessSeen(Event, frozen=True, kw_only=True, gc=False):
     """Path of its memory cgroup (v1) or its cgroup (v2), as /proc/PID/cgroup shows it."""
     cgroup_id: int | None = None
     """kernfs id = inode of that directory: what the kernel records call `cgroup_id`."""
+
+
+class SeenProgram(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Of a process that is none of the job's just what tells which program it is: no arguments, no environment."""
+
+    depth: int
+    """0: the sender itself; 1: its parent; and so on."""
+    tgid: int
+    start_ns: int
+    comm: str
+    exe: str | None = None
+    uid: int | None = None
+    cgroup: str | None = None
+    cgroup_id: int | None = None
+
+
+class SenderSeen(Event, frozen=True, kw_only=True, gc=False):
+    """Who sent the job a fatal signal from outside, and who stands above that one, as /proc showed them just then."""
+
+    tgid: int
+    start_ns: int
+    """As the signal's record has them."""
+    line: tuple[SeenProgram, ...]
+    """From the sender up; it is not there itself where it was gone already, as `kill` mostly is."""
 
 
 class ProcessSample(Event, frozen=True, kw_only=True, gc=False):

@@ -21,6 +21,7 @@ from tracer.events import (
     ProcessId,
     ProcessOrphaned,
     ProcessSeen,
+    SenderSeen,
     SignalInfo,
     SignalSent,
     process_id,
@@ -31,6 +32,7 @@ from tracer.pipeline.journal import Journal
 from tracer.pipeline.members import Member, Members
 from tracer.pipeline.ports import Sources
 from tracer.pipeline.sampler import Sampler
+from tracer.pipeline.senders import Senders
 from tracer.units import NS_PER_MS, NS_PER_S
 
 MAX_FOREIGN_SIGNALS = 100
@@ -55,6 +57,7 @@ class Watch:
         self._sources = sources
         self._journal = journal
         self._inspector = inspector
+        self._senders = Senders(sources.processes, inspector, self.members)
         self._log_gaps = 0
         self.own_tgid = os.getpid()
         """What the kernel calls us."""
@@ -118,6 +121,8 @@ class Watch:
             self._log_gaps += event.lost
         elif isinstance(event, OomMark | LoggedKill):
             self._calibrate(event)
+        elif isinstance(event, SignalSent):
+            self._senders.at(event, self.own_tgid)
 
     def _is_noise(self, event: Event) -> bool:
         """Whether it is one more of too many signals between processes that are none of the job's.
@@ -248,6 +253,8 @@ class Watch:
     def _read_inspected(self) -> int:
         results = self._inspector.take()
         for event in results:
+            if isinstance(event, SenderSeen):
+                self._journal.append(event)
             if not isinstance(event, ProcessSeen):
                 continue
             identity = process_id(event.tgid, event.start_ns)

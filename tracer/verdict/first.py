@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from tracer.events import ProcessId
 from tracer.units import NS_PER_S
-from tracer.verdict import people
+from tracer.verdict import senders
 from tracer.verdict.incident import TRAINING_ROLES, Case, Finding
 from tracer.verdict.rules import exited
 
@@ -52,7 +52,7 @@ def _can_have_failed_it(case: Case, finding: Finding, explained: ProcessId | Non
     if finding.kind == "inside":
         death = case.death(identity)
         by = death.by if death is not None else None
-        sender = people.sender_id(by) if by is not None else None
+        sender = senders.sender_id(by) if by is not None else None
         # A helper that the job ended by itself is tidied up, whatever else went wrong.
         involved = _in_training(case, identity) or identity in case.story.tree.roots
         return involved and (sender is None or not _in_training(case, sender))
@@ -81,7 +81,7 @@ def _explains_the_status(case: Case) -> ProcessId | None:
         and 0 <= end.at_ns - d.at_ns <= REPEATED_NS
     ]
     # One that the shell ended itself only where no other end can be meant.
-    own = [d for d in same if d.by is None or people.sender_id(d.by) != case.story.tree.root]
+    own = [d for d in same if d.by is None or senders.sender_id(d.by) != case.story.tree.root]
     last = next(reversed(own or same), None)
     return last.id if last is not None else None
 

@@ -7,7 +7,7 @@ import msgspec
 
 from tracer.events import AnyEvent, ProcessId
 from tracer.units import NS_PER_S, format_duration
-from tracer.verdict import people
+from tracer.verdict import people, senders
 from tracer.verdict.deaths import Death
 from tracer.verdict.first import first_failure
 from tracer.verdict.incident import TRAINING_ROLES, Case, Finding
@@ -18,6 +18,10 @@ from tracer.verdict.timeline import build
 
 TEARDOWN_NS = 5 * NS_PER_S
 """A kernel SIGKILL this soon after its ancestor was killed is the teardown that follows."""
+STOPPED_NS = 30 * NS_PER_S
+"""Whoever runs the job ends what is left of it this soon after an OOM kill (systemd with OOMPolicy=stop, a container
+runtime, a batch system); a later end has reasons of its own."""
+STOPPERS = frozenset({"service_manager", "container_runtime", "batch_system"})
 MAX_COLLATERAL = 200
 MAX_CAVEATS = 30
 
@@ -88,17 +92,17 @@ def _collateral(case: Case, primary: Finding) -> tuple[list[Collateral], set[Pro
 def _how_downed(case: Case, primary: Finding, death: Death) -> str | None:
     story, victim = case.story, primary.ids[0]
     if death.by is not None and death.signal:
-        sent_by = people.sender(story, death.by)
+        sent_by = senders.sender(story, death.by)
         if sent_by is None:
             return None
         if sent_by.kind in {"launcher", "job"}:
-            return f"{death.status} from {people.short(story, people.sender_id(death.by))}"
+            return f"{death.status} from {people.short(story, senders.sender_id(death.by))}"
         if sent_by.kind == "kernel" and death.signal == 9:
             soon = death.at_ns - primary.at_ns <= TEARDOWN_NS
             below = any(story.tree.is_ancestor(identity, death.id) for identity in primary.ids)
             return f"{death.status} by the kernel, as its ancestor had died" if soon and below else None
-        if sent_by.kind == "outside":
-            return None
+        if sent_by.kind in {"outside", "daemon"}:
+            return _stopped_after(case, primary, death) if sent_by.trade in STOPPERS else None
     related = (
         story.tree.is_ancestor(death.id, victim)
         or story.tree.is_ancestor(victim, death.id)
@@ -107,6 +111,14 @@ def _how_downed(case: Case, primary: Finding, death: Death) -> str | None:
     if not related or not (death.failed or story.tree.is_ancestor(victim, death.id)):
         return None
     return death.status
+
+
+def _stopped_after(case: Case, primary: Finding, death: Death) -> str | None:
+    """Ended by whoever runs the job, just after the kernel had killed one of its processes for want of memory."""
+    assert death.by is not None
+    if primary.kind != "oom" or not 0 <= death.by.ts_ns - primary.at_ns <= STOPPED_NS:
+        return None
+    return f"{death.status} from {senders.sender_name(case.story, death.by)}"
 
 
 def _role_name(case: Case, identity: ProcessId) -> str | None:

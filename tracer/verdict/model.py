@@ -39,7 +39,9 @@ Rung = Literal["bpf", "kernel_log", "cgroup_counters", "proc", "wait_status"]
 machine), /proc, what `waitpid` told."""
 Role = Literal["launcher", "rank", "dataloader_worker", "auxiliary", "helper", "job", "outside"]
 SenderKind = Literal["kernel", "daemon", "launcher", "self", "job", "outside"]
-"""launcher: an ancestor within the tree; job: another process of the tree; self: the very process that died."""
+"""daemon: a program whose trade is to end others (`Sender.trade`); launcher: an ancestor within the tree; job: another
+process of the tree; self: the very process that died."""
+Trade = Literal["oom_daemon", "container_runtime", "batch_system", "cluster_scheduler", "service_manager"]
 
 
 class Struct(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,6 +105,13 @@ class Limit(Struct, frozen=True, kw_only=True):
     swap_total_bytes: int | None = None
 
 
+class Ancestor(Struct, frozen=True, kw_only=True):
+    """A process above another."""
+
+    pid: int
+    comm: str
+
+
 class Sender(Struct, frozen=True, kw_only=True):
     """Who sent the signal. The process that merely triggered an OOM is never one."""
 
@@ -111,6 +120,16 @@ class Sender(Struct, frozen=True, kw_only=True):
     kind: SenderKind
     uid: int | None = None
     parent_comm: str | None = None
+    program: str | None = None
+    """Which program it is, where that is one of those that end others by trade: `earlyoom`."""
+    trade: Trade | None = None
+    known_by: str | None = None
+    """How that is known: `its program /usr/bin/earlyoom`, `its name alone`."""
+    exe: str | None = None
+    cgroup: str | None = None
+    """Of its memory cgroup."""
+    ancestors: tuple[Ancestor, ...] = ()
+    """Its parent first, as far as they were seen."""
 
 
 class Culprit(Struct, frozen=True, kw_only=True):

@@ -1,21 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes in words and in the document: names, chains, memory at death, who sent a signal."""
+"""Processes in words and in the document: names, chains, memory at death."""
 
 from tracer.attribution import roles
 from tracer.attribution.tree import Member
-from tracer.events import OomMark, ProcessId, ProcessSample, SignalInfo, SignalSent, process_id
-from tracer.units import NS_PER_S
-from tracer.verdict.kills import KERNEL_INFO, PF_EXITING, Kill
-from tracer.verdict.model import Process, Sender, SenderKind
+from tracer.events import OomMark, ProcessId, ProcessSample, process_id
+from tracer.verdict.kills import Kill
+from tracer.verdict.model import Process
 from tracer.verdict.owner import is_whole
 from tracer.verdict.story import Story
-
-SENT_BY_CURRENT = frozenset({0, -1, -6})
-"""SI_USER, SI_QUEUE, SI_TKILL (include/uapi/asm-generic/siginfo.h)."""
-FAULT_SIGNALS = frozenset({4, 5, 6, 7, 8, 11, 31})
-"""Raised by the kernel with a positive code for what a process did."""
-PF_KTHREAD = 0x0020_0000
-"""include/linux/sched.h; stable since 2.6.27."""
 
 
 def describe(story: Story, identity: ProcessId) -> str:
@@ -85,105 +77,6 @@ def trigger(story: Story, kill: Kill) -> Process | None:
     if identity in story.tree.processes:
         return process(story, identity)
     return Process(pid=mark.trigger_tgid, start_ns=mark.trigger_start_ns, comm=mark.trigger_comm, role="outside")
-
-
-def names_its_sender(signal: SignalSent) -> bool:
-    """Whether `current` is who sent it: kill, sigqueue and tgkill run in the sender's own context.
-
-    A timer's or a message queue's signal (SI_TIMER -2, ...) runs in whatever context its moment finds, and
-    sigqueue lets a process claim any negative code: then the sender is unknown.
-    """
-    if signal.info == SignalInfo.NOINFO:
-        return not is_parents_death(signal)
-    return signal.info == SignalInfo.POINTER and signal.code in SENT_BY_CURRENT
-
-
-def sender(story: Story, signal: SignalSent) -> Sender | None:
-    """Who sent a signal; `None` where that cannot be known. A fault is raised by the kernel.
-
-    A signal that oomtrace passed on comes from whoever sent it there, where that was seen.
-    """
-    signal = passed_on(story, signal) or signal
-    fault = signal.code > 0 and signal.signal in FAULT_SIGNALS
-    if signal.info in KERNEL_INFO or signal.sender_flags & PF_KTHREAD or fault or is_parents_death(signal):
-        return Sender(pid=None, comm=None, kind="kernel")
-    if not names_its_sender(signal):
-        return None
-    return Sender(
-        pid=signal.sender_tgid,
-        comm=signal.sender_comm,
-        kind=_sender_kind(story, signal),
-        uid=signal.sender_uid,
-        # The parent of process 1 is the kernel's idle task (swapper/0), which started nobody.
-        parent_comm=signal.sender_parent_comm if signal.sender_parent_tgid else None,
-    )
-
-
-def is_parents_death(signal: SignalSent) -> bool:
-    """Whether it was to come when the parent ended (PR_SET_PDEATHSIG): the kernel sends it as the parent dies."""
-    return signal.info == SignalInfo.NOINFO and bool(signal.sender_flags & PF_EXITING)
-
-
-def passed_on(story: Story, signal: SignalSent) -> SignalSent | None:
-    """What oomtrace had got just before it sent this; `None`: it is not from oomtrace, or that was not seen."""
-    if not _from_tracer(story, signal):
-        return None
-    got = [
-        s
-        for s in story.of(SignalSent)
-        if s.tgid == signal.sender_tgid and s.signal == signal.signal and 0 <= signal.ts_ns - s.ts_ns <= NS_PER_S
-    ]
-    return got[-1] if got else None
-
-
-def _from_tracer(story: Story, signal: SignalSent) -> bool:
-    # In a namespace of its own, where that is not known, its pid is another process's to the kernel.
-    return names_its_sender(signal) and story.tracer_pid is not None and signal.sender_tgid == story.tracer_pid
-
-
-def sender_id(signal: SignalSent) -> ProcessId:
-    """The process in whose context the signal was sent."""
-    return process_id(signal.sender_tgid, signal.sender_start_ns)
-
-
-def sender_name(story: Story, signal: SignalSent) -> str:
-    """For a headline: `itself`, `the kernel`, `'systemd-oomd' (pid 812)`, `an unknown sender`."""
-    who = sender(story, signal)
-    if who is None:
-        return "an unknown sender"
-    if who.kind == "kernel":
-        return "the kernel"
-    if who.kind == "self":
-        return "itself"
-    if _from_tracer(story, signal) and passed_on(story, signal) is None:
-        return "oomtrace, which passed it on"
-    role = story.roles.get(sender_id(signal))
-    if who.kind in {"launcher", "job"} and role is not None:
-        # By the name that it had when it sent: it may have begun another program since.
-        return f"{roles.describe(role, signal.sender_comm)} (pid {who.pid})"
-    return f"{who.comm!r} (pid {who.pid})"
-
-
-def sender_text(story: Story, signal: SignalSent) -> str:
-    """In full: `rank 0 (pid 41210), of the same job`, `'scancel' (pid 812, uid 0, started by 'bash'), from outside`."""
-    who = sender(story, signal)
-    if who is not None and who.kind in {"launcher", "job"}:
-        return f"{sender_name(story, signal)}, of the same job"
-    if who is None or who.kind != "outside" or (_from_tracer(story, signal) and passed_on(story, signal) is None):
-        return sender_name(story, signal)
-    by = f", started by {who.parent_comm!r}" if who.parent_comm else ""
-    via = " through oomtrace" if _from_tracer(story, signal) else ""
-    return f"{who.comm!r} (pid {who.pid}, uid {who.uid}{by}), from outside the job{via}"
-
-
-def _sender_kind(story: Story, signal: SignalSent) -> SenderKind:
-    source = sender_id(signal)
-    target = process_id(signal.tgid, signal.start_ns)
-    if source == target:
-        return "self"
-    if story.tree.is_ancestor(source, target):
-        return "launcher"
-    return "job" if source in story.tree.members else "outside"
 
 
 def _ns_pids(story: Story, identity: ProcessId, mark: OomMark | None) -> tuple[int, ...] | None:

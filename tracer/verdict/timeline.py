@@ -12,7 +12,7 @@ from tracer.events import (
     process_id,
 )
 from tracer.units import MIB, NS_PER_S, format_bytes, format_duration
-from tracer.verdict import growth, people
+from tracer.verdict import growth, people, senders
 from tracer.verdict.counters import rises
 from tracer.verdict.deaths import Death, signal_name
 from tracer.verdict.folding import folded
@@ -281,7 +281,7 @@ def _signal(case: Case, primary: Finding, signal: SignalSent, identity: ProcessI
         signal.ts_ns,
         "signal",
         people.short(case.story, identity),
-        f"{signal_name(signal.signal)} from {people.sender_text(case.story, signal)}",
+        f"{signal_name(signal.signal)} from {senders.sender_in_short(case.story, signal)}",
         pid=identity.tgid,
         primary=identity in primary.ids and signal.ts_ns == primary.at_ns,
         collateral=collateral,
@@ -334,7 +334,7 @@ def _tidied_up(case: Case, primary: Finding, death: Death) -> bool:
     if primary.kind != "end" or root is None or root.failed:
         return False
     by = death.by or death.terminated
-    who = people.sender(case.story, by) if by is not None else None
+    who = senders.sender(case.story, by) if by is not None else None
     return who is not None and who.kind in {"launcher", "job"}
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.verdict.scenes import LAUNCHER, RANK, WORKERS, Scene, identity, start_of
 from tracer.events import Header, ProcessExeced, ProcessSample, SignalInfo, SignalSent
 from tracer.units import MIB, NS_PER_S
-from tracer.verdict import people
+from tracer.verdict import people, senders
 from tracer.verdict.deaths import CRASH_SIGNALS
 from tracer.verdict.kills import Kill, find_kills
 from tracer.verdict.story import Story
@@ -38,7 +38,7 @@ def story(scene: Scene) -> Story:
 def sender(number: int = 9, pid: int = VICTIM, scene: Scene | None = None, **sent: Any) -> tuple[Any, ...] | None:
     scene = scene or job()
     signal = scene.signal(pid, number, **sent)
-    who = people.sender(story(scene), signal)
+    who = senders.sender(story(scene), signal)
     return None if who is None else (who.kind, who.pid, who.comm)
 
 
@@ -91,7 +91,7 @@ def passed_on(*got: tuple[int, dict[str, Any]], **sent: Any) -> SignalSent | Non
         values = {"tgid": TRACER, "start_ns": 5, "ts_ns": at_ns - before_ns, **OUTSIDE, **fields}
         scene.signal(TRACER, values.pop("number", 15), **values)
     signal = scene.signal(LAUNCHER, 15, **{**BY_TRACER, **sent})
-    return people.passed_on(story(scene), signal)
+    return senders.passed_on(story(scene), signal)
 
 
 def test_what_the_tracer_passed_on_is_what_it_had_just_got() -> None:
@@ -115,10 +115,10 @@ def test_a_signal_that_was_passed_on_comes_from_whoever_sent_it_first() -> None:
     bare = alone.signal(LAUNCHER, 15, **BY_TRACER)
     facts, others = story(scene), story(alone)
 
-    assert "bash" == getattr(people.sender(facts, signal), "comm", None)
-    assert "'bash' (pid 7)" == people.sender_name(facts, signal)
-    assert people.sender_text(facts, signal).endswith("from outside the job through oomtrace")
-    assert "oomtrace, which passed it on" == people.sender_name(others, bare) == people.sender_text(others, bare)
+    assert "bash" == getattr(senders.sender(facts, signal), "comm", None)
+    assert "'bash' (pid 7)" == senders.sender_name(facts, signal)
+    assert senders.sender_text(facts, signal).endswith("from outside the job through oomtrace")
+    assert "oomtrace, which passed it on" == senders.sender_name(others, bare) == senders.sender_text(others, bare)
 
 
 def test_without_a_header_nothing_is_known_to_be_from_the_tracer() -> None:
@@ -126,7 +126,7 @@ def test_without_a_header_nothing_is_known_to_be_from_the_tracer() -> None:
     signal = scene.signal(LAUNCHER, 15, **BY_TRACER)
     scene.items = [event for event in scene.items if not isinstance(event, Header)]
 
-    assert "'oomtrace' (pid 99)" == people.sender_name(story(scene), signal)
+    assert "'oomtrace' (pid 99)" == senders.sender_name(story(scene), signal)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_sender_is_told_in_a_headline_and_in_full(sent: dict[str, Any], name: 
     scene = job()
     signal = scene.signal(VICTIM, 9, **sent)
 
-    assert (name, text) == (people.sender_name(story(scene), signal), people.sender_text(story(scene), signal))
+    assert (name, text) == (senders.sender_name(story(scene), signal), senders.sender_text(story(scene), signal))
 
 
 def test_names_of_processes_with_and_without_a_role() -> None:

@@ -3,7 +3,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from tracer.verdict import people
+from tracer.events import SignalSent
+from tracer.verdict import people, senders
 from tracer.verdict.counters import counts_were_read, rises
 from tracer.verdict.deaths import CRASH_SIGNALS, SIGTERM, Death, signal_name
 from tracer.verdict.incident import Case, Finding, belongs, doubt_caveats, strength
@@ -25,7 +26,7 @@ def find(case: Case) -> Iterable[Finding]:
 def _finding(case: Case, death: Death) -> Finding:
     story = case.story
     doubts = story.doubts(death.by.ts_ns if death.by else death.at_ns, death.at_ns)
-    cause = _cause(death)
+    cause = _cause(case, death)
     unsure = cause == "kernel_sigkill_other" and _may_be_oom(case, death, doubts)
     cause = "inconclusive" if unsure else cause
     links = (
@@ -34,7 +35,7 @@ def _finding(case: Case, death: Death) -> Finding:
         belongs(story, death.id),
         _died(death),
     )
-    sent_by = people.sender(story, death.by) if death.by is not None else None
+    sent_by = senders.sender(story, death.by) if death.by is not None else None
     caveats = [*doubt_caveats(doubts)]
     if case.was_dying(death.id):
         caveats.append("The OOM killer marked it while it was already dying: that was not a kill.")
@@ -61,15 +62,23 @@ def _may_be_oom(case: Case, death: Death, doubts: Sequence[str]) -> bool:
     return death.by is not None and is_kernel_kill_signal(death.by) and (bool(doubts) or not watched)
 
 
-def _cause(death: Death) -> Cause:
+def _from_oom_daemon(case: Case, signal: SignalSent) -> bool:
+    program = senders.program(case.story, signal)
+    return program is not None and program.trade == "oom_daemon"
+
+
+def _cause(case: Case, death: Death) -> Cause:
     if death.signal == SIGKILL:
         if death.by is None:
             return "inconclusive"
-        if is_kernel_kill_signal(death.by) or people.is_parents_death(death.by):
+        if is_kernel_kill_signal(death.by) or senders.is_parents_death(death.by) or senders.is_failed_exec(death.by):
             return "kernel_sigkill_other"
-        return "sigkill" if people.names_its_sender(death.by) else "inconclusive"
+        if not senders.names_its_sender(death.by):
+            return "inconclusive"
+        return "userspace_oom_daemon" if _from_oom_daemon(case, death.by) else "sigkill"
     if death.signal == SIGTERM:
-        return "sigterm"
+        by_daemon = death.by is not None and _from_oom_daemon(case, death.by)
+        return "userspace_oom_daemon" if by_daemon else "sigterm"
     return "crash" if death.signal in CRASH_SIGNALS else "exited"
 
 
@@ -82,14 +91,16 @@ def _headline(case: Case, death: Death, cause: Cause, sent_by: Sender | None) ->
     if cause == "kernel_sigkill_other":
         return "Killed by the kernel, but not by its OOM killer"
     if cause == "crash":
-        outside = sent_by is not None and sent_by.kind in {"outside", "launcher", "job"}
+        outside = sent_by is not None and sent_by.kind in {"outside", "daemon", "launcher", "job"}
         return f"Ended by {name}, sent by another process" if outside else f"Crashed: {name}"
     if cause == "exited":
         return f"Ended by {name}"
     if sent_by is None:
         return f"Ended by {name}, and who sent it was not observed"
     assert death.by is not None
-    return f"Ended by {name} from {people.sender_name(case.story, death.by)}"
+    if cause == "userspace_oom_daemon":
+        return f"Ended by an OOM daemon: {name} from {senders.sender_name(case.story, death.by)}"
+    return f"Ended by {name} from {senders.sender_name(case.story, death.by)}"
 
 
 def _summary(case: Case, death: Death) -> str:
@@ -97,7 +108,7 @@ def _summary(case: Case, death: Death) -> str:
     at = f" at {clock} UTC" if clock else ""
     by = ""
     if death.by is not None and death.signal in {SIGKILL, SIGTERM}:
-        by = f" from {people.sender_text(case.story, death.by)}"
+        by = f" from {senders.sender_text(case.story, death.by)}"
     return f"{people.subject(case.story, death.id)} ended{at} by {signal_name(death.signal)}{by}."
 
 
@@ -118,21 +129,22 @@ def _sent(case: Case, death: Death, *, unsure: bool = False) -> Link:
             return link("not_observed", f"nobody was seen to send {number}")
         # Nothing claims to know who sent it; that it ended the process stands in its status.
         return link("present", f"{death.status}; senders of it are not watched")
-    if is_kernel_kill_signal(by):
-        comm = f"{by.sender_comm!r} ({by.sender_tgid})"
+    if is_kernel_kill_signal(by) or senders.is_failed_exec(by):
         why = "whether from the OOM killer was not observed" if unsure else "not from the OOM killer"
-        return link("present", f"SIGKILL by the kernel, in the context of {comm}; {why}")
-    if people.is_parents_death(by):
+        return link("present", f"SIGKILL by the kernel, {senders.by_the_kernel(case.story, by)}; {why}")
+    if senders.is_parents_death(by):
         comm = f"{by.sender_comm!r} ({by.sender_tgid})"
         return link("present", f"{number} that was to come when its parent {comm} ended (PR_SET_PDEATHSIG)")
     if by.code > 0 and death.signal in CRASH_SIGNALS:
         return link("present", f"{number} raised by the kernel for what it did (code {by.code})")
     if by.code > 0:
         return link("not_observed", f"{number} raised in its own context, by the kernel or by itself (code {by.code})")
-    if not people.names_its_sender(by):
+    if not senders.names_its_sender(by):
         return link("not_observed", f"{number} of a timer or the like (code {by.code}): who set it up was not seen")
-    how = {0: "kill", -1: "sigqueue", -6: "tgkill"}.get(by.code, f"code {by.code}")
-    return link("present", f"{number} ({how}) from {people.sender_text(case.story, by)}")
+    told = f"{number} ({senders.way(by)}) from {senders.sender_text(case.story, by)}"
+    program = senders.program(case.story, by)
+    unsure_who = program is not None and program.trade == "oom_daemon" and not program.certain
+    return link("not_observed" if unsure_who else "present", told)
 
 
 def _not_oom(case: Case, death: Death, *, unsure: bool = False) -> Link:
@@ -176,15 +188,16 @@ def _handled_sigterm(case: Case) -> Iterable[Finding]:
     if death is None or death.signal or not death.failed or death.terminated is None:
         return
     story, signal = case.story, death.terminated
-    sent_by = people.sender(story, signal)
-    if sent_by is None or sent_by.kind not in {"outside", "kernel"}:
+    sent_by = senders.sender(story, signal)
+    if sent_by is None or sent_by.kind not in {"outside", "daemon", "kernel"}:
         return
+    by_daemon = sent_by.trade == "oom_daemon"
     links = (
         Link(
             link=1,
             name="the signal",
             status="present",
-            statement=f"SIGTERM from {people.sender_text(story, signal)}",
+            statement=f"SIGTERM from {senders.sender_text(story, signal)}",
             evidence=(signal.seq,),
             rung="bpf",
         ),
@@ -200,10 +213,10 @@ def _handled_sigterm(case: Case) -> Iterable[Finding]:
         ),
     )
     incident = Incident(
-        cause="sigterm",
+        cause="userspace_oom_daemon" if by_daemon else "sigterm",
         strength=strength(links, ()),
         at=story.utc(signal.ts_ns),
-        headline=f"Stopped by SIGTERM from {people.sender_name(story, signal)}",
+        headline=f"Stopped by SIGTERM from {senders.sender_name(story, signal)}",
         summary=f"{people.subject(story, death.id)} got SIGTERM and then exited with status {death.code}.",
         victim=people.process(story, death.id),
         victims=(people.process(story, death.id),),

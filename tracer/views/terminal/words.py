@@ -6,8 +6,10 @@ import shlex
 
 from tracer.units import format_bytes, format_duration, format_limit
 from tracer.verdict.model import Cause, Incident, Job, Level, Process, Role, Rung, Sender, SenderKind
+from tracer.verdict.programs import WORDS as TRADES
 
 UNKNOWN = "?"
+SHOWN_ANCESTORS = 4
 
 HEADLINES: dict[Cause, str] = {
     "host_oom_global": "Killed by the kernel: the machine ran out of RAM",
@@ -52,7 +54,7 @@ _ROLES: dict[Role, str] = {
 
 _SENDERS: dict[SenderKind, str] = {
     "kernel": "the kernel itself",
-    "daemon": "an OOM daemon",
+    "daemon": "a daemon",
     "launcher": "above it in the job",
     "self": "the process itself",
     "job": "another process of the job",
@@ -125,7 +127,7 @@ def anonymous(process: Process) -> str:
 
 
 def sender(by: Sender) -> str:
-    """`slurmstepd, pid 812, uid 0, started by slurmd; from outside the job`."""
+    """`kill, pid 812, uid 0, below sshd > bash, in /user.slice/...; from outside the job`."""
     if by.kind == "kernel" and by.pid is None:
         return "the kernel"
     parts = [by.comm or "a process"]
@@ -133,9 +135,15 @@ def sender(by: Sender) -> str:
         parts.append(f"pid {by.pid}")
     if by.uid is not None:
         parts.append(f"uid {by.uid}")
-    if by.parent_comm:
+    above = [one.comm for one in by.ancestors if one.pid != 1][:SHOWN_ANCESTORS]
+    if len(above) > 1:
+        parts.append(f"below {' > '.join(reversed(above))}")
+    elif by.parent_comm and by.kind != "daemon":
         parts.append(f"started by {by.parent_comm}")
-    return f"{', '.join(parts)}; {_SENDERS[by.kind]}"
+    if by.cgroup not in {None, "/"}:
+        parts.append(f"in {by.cgroup}")
+    trade = f"; {TRADES[by.trade]}, by {by.known_by}" if by.trade is not None else ""
+    return f"{', '.join(parts)}{trade if by.kind == 'daemon' else f'; {_SENDERS[by.kind]}{trade}'}"
 
 
 def job(run: Job) -> str:

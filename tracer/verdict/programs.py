@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that send signals by their trade: OOM daemons, container runtimes, batch systems, service managers.
+
+Known by the file that runs or by the unit that it runs in; by its name alone anybody may be called so, and then
+that is said.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from tracer.events import SeenProgram
+from tracer.verdict.model import Trade
+
+WORDS: Mapping[Trade, str] = {
+    "oom_daemon": "an OOM daemon",
+    "container_runtime": "the container runtime",
+    "batch_system": "the batch system",
+    "cluster_scheduler": "the cluster scheduler",
+    "service_manager": "the service manager",
+}
+
+COMM_BYTES = 15
+"""TASK_COMM_LEN less its NUL: longer names are cut there."""
+
+TRADES: Mapping[str, Trade] = {
+    # Each kills for want of memory and for nothing else.
+    "systemd-oomd": "oom_daemon",
+    "earlyoom": "oom_daemon",
+    "oomd": "oom_daemon",  # facebookincubator/oomd
+    "nohang": "oom_daemon",
+    # Each ends what it runs for many reasons, of which memory is one.
+    "containerd-shim": "container_runtime",
+    "containerd-shim-runc-v1": "container_runtime",
+    "containerd-shim-runc-v2": "container_runtime",
+    "containerd": "container_runtime",
+    "runc": "container_runtime",
+    "crun": "container_runtime",
+    "conmon": "container_runtime",
+    "crio": "container_runtime",
+    "dockerd": "container_runtime",
+    "podman": "container_runtime",
+    "kubelet": "container_runtime",
+    "slurmstepd": "batch_system",
+    "slurmd": "batch_system",
+    "pbs_mom": "batch_system",
+    "sge_shepherd": "batch_system",
+    "condor_starter": "batch_system",
+    "flux-shell": "batch_system",
+    "raylet": "cluster_scheduler",
+    "systemd": "service_manager",
+}
+
+
+class Program(NamedTuple):
+    """What a sender is by trade."""
+
+    name: str
+    trade: Trade
+    known_by: str
+    """In words: `its program /usr/bin/earlyoom`."""
+    certain: bool
+    """Not by its name alone."""
+
+
+def recognise(comm: str, seen: SeenProgram | None) -> Program | None:
+    """What it is by trade; `None`: nothing that is known here.
+
+    Args:
+        comm: of the sender, by the record of the signal.
+        seen: the same process in /proc; `None`: it was gone, or not looked at.
+    """
+    if seen is not None and seen.exe is not None:
+        name = seen.exe.removesuffix(" (deleted)").rpartition("/")[2]
+        if name in TRADES and comm in {name, name[:COMM_BYTES]}:
+            return Program(name, TRADES[name], f"its program {seen.exe}", certain=True)
+    unit = _unit(seen)
+    if unit is not None and unit in TRADES:  # a script, such as nohang: the file that runs is Python's
+        return Program(unit, TRADES[unit], f"its unit {unit}.service", certain=True)
+    whole = next((name for name in TRADES if comm in {name, name[:COMM_BYTES]}), None)
+    if whole is None or (seen is not None and seen.exe is not None):
+        return None  # called so, and another program
+    return Program(whole, TRADES[whole], "its name alone", certain=False)
+
+
+def _unit(seen: SeenProgram | None) -> str | None:
+    """`earlyoom` of `/system.slice/earlyoom.service`: a unit of the system's, which root alone makes."""
+    if seen is None or seen.cgroup is None:
+        return None
+    parts = seen.cgroup.strip("/").split("/")
+    system = parts[:1] == ["system.slice"] and len(parts) >= 2
+    return parts[1].removesuffix(".service") if system and parts[1].endswith(".service") else None
