@@ -85,9 +85,9 @@ class Mount:
     """Of the file system."""
 
 
-def read_mounts(proc_root: str) -> Iterator[Mount]:
-    """/proc/self/mountinfo, in its order: of several mounts in one place the last one is what is seen."""
-    for line in (read_bytes(f"{proc_root}/self/mountinfo", _MOUNTINFO_BYTES) or b"").split(b"\n"):
+def read_mounts(proc_root: str, pid: int | str = "self") -> Iterator[Mount]:
+    """/proc/PID/mountinfo, in its order: of several mounts in one place the last one is what is seen."""
+    for line in (read_bytes(f"{proc_root}/{pid}/mountinfo", _MOUNTINFO_BYTES) or b"").split(b"\n"):
         # 36 35 98:0 ROOT MOUNTPOINT OPTIONS OPTIONAL... - KIND SOURCE OPTIONS
         left, _, right = line.partition(b" - ")
         fields, more = left.split(b" "), right.split(b" ")

@@ -35,6 +35,8 @@ from tracer.events.machine import (
     ReclaimSample,
     SeenProgram,
     SenderSeen,
+    TmpfsFill,
+    TmpfsSample,
     VmstatSample,
 )
 from tracer.events.run import (
@@ -97,6 +99,7 @@ AnyEvent = (
     | ProcessSeen
     | ProcessSample
     | SenderSeen
+    | TmpfsSample
     | CgroupSample
     | PressureSample
     | ReclaimSample
@@ -118,5 +121,5 @@ __all__ = [
     "Losses", "Note", "OomDecision", "OomLevel", "OomMark", "OomStack", "PidsOfProc", "PressureSample", "ProcessExeced",
     "ProcessExited", "ProcessForked", "ProcessGone", "ProcessId", "ProcessOrphaned", "ProcessSample",
     "ProcessSeen", "ReclaimSample", "SeenProgram", "SenderSeen", "SignalInfo", "SignalSent", "Source",
-    "TracerCost", "TracerPlaced", "VmstatSample", "process_id",
+    "TmpfsFill", "TmpfsSample", "TracerCost", "TracerPlaced", "VmstatSample", "process_id",
 ]  # fmt: skip

@@ -103,6 +103,12 @@ class CgroupSample(Event, frozen=True, kw_only=True, gc=False):
     oom_group_kill: int | None = None
     under_oom: int | None = None
     oom_kill_disable: int | None = None
+    high_limit_bytes: int | None = None
+    """v2 memory.high: above it tasks are made to wait, and nothing is killed."""
+    high: int | None = None
+    """v2 memory.events `high`: how often that was so."""
+    psi_full_total_us: int | None = None
+    """v2 memory.pressure: how long all its tasks that could have run stood still for want of memory."""
 
 
 class PressureSample(Event, frozen=True, kw_only=True, gc=False):
@@ -133,6 +139,25 @@ class ReclaimSample(Event, frozen=True, kw_only=True, gc=False):
     """Finished runs against the whole machine."""
     direct_stall_ns: int
     reclaimed_pages: int | None = None
+
+
+class TmpfsFill(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One tmpfs with a size of its own: statvfs(3)."""
+
+    mount_point: str
+    """As the process sees it."""
+    size_bytes: int
+    free_bytes: int
+
+
+class TmpfsSample(Event, frozen=True, kw_only=True, gc=False):
+    """How full tmpfs are that a process sees: /dev/shm of the job, and all of one that just got SIGBUS."""
+
+    tgid: int
+    """Whose mounts they are: of the process itself, or of its parent where it was gone."""
+    signalled_tgid: int | None = None
+    """Looked at because this process got SIGBUS."""
+    mounts: tuple[TmpfsFill, ...] = ()
 
 
 class KernelStack(Event, frozen=True, kw_only=True, gc=False):

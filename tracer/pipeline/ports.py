@@ -14,6 +14,7 @@ from tracer.events import (
     ProcessSample,
     ProcessSeen,
     ReclaimSample,
+    TmpfsSample,
     VmstatSample,
 )
 from tracer.sources.namespaces import INITIAL, Namespaces
@@ -112,6 +113,14 @@ class Processes(Protocol):
     def start_ns(self, tgid: int) -> int | None: ...
 
     def table(self) -> Iterable[Row]: ...
+
+    def shm(self, tgid: int) -> TmpfsSample | None:
+        """The room in /dev/shm as the process sees it."""
+        ...
+
+    def tmpfs(self, tgid: int, signalled_tgid: int) -> TmpfsSample | None:
+        """All that the process sees."""
+        ...
 
 
 class Cgroups(Protocol):

@@ -112,10 +112,22 @@ class Sampler:
         vmstat = self._journal.attempt("reading vmstat", host.vmstat, otherwise=None)
         if vmstat is not None:
             self._journal.append_changed(("vmstat",), vmstat)
+        self._sample_shm(now_ns)
         for member in self._members:
             self._sample_process(member, now_ns)
         self.scans += 1
         self.longest_scan_ns = max(self.longest_scan_ns, time.monotonic_ns() - began_ns)
+
+    def _sample_shm(self, now_ns: int) -> None:
+        """The room in /dev/shm as the oldest process of the job sees it, mostly its first one."""
+        oldest, processes = next(iter(self._members), None), self._sources.processes
+        if oldest is None:
+            return
+        shm = self._journal.attempt("reading /dev/shm", lambda: processes.shm(oldest.tgid), otherwise=None)
+        if shm is not None:
+            self._journal.append_changed(("shm",), shm)
+            if any(fill.free_bytes < (1 - NEAR_A_LIMIT) * fill.size_bytes for fill in shm.mounts):
+                self._dense_until_ns = now_ns + STAY_DENSE_NS
 
     def _discover(self) -> list[Member]:
         if not self._scans_proc:
@@ -163,8 +175,9 @@ class Sampler:
 
 
 def near_its_limit(sample: CgroupSample) -> bool:
-    """Whether what cannot be reclaimed comes near the limit. Page cache fills any limit, and means nothing."""
-    if sample.limit_bytes is None or sample.usage_bytes is None or not has_limit(sample.limit_bytes):
+    """Whether what cannot be reclaimed comes near a limit. Page cache fills any limit, and means nothing."""
+    limits = [each for each in (sample.limit_bytes, sample.high_limit_bytes) if each is not None and has_limit(each)]
+    if not limits or sample.usage_bytes is None:
         return False
     cache_bytes = max(0, (sample.file_bytes or 0) - (sample.shmem_bytes or 0))
-    return sample.usage_bytes - cache_bytes >= NEAR_A_LIMIT * sample.limit_bytes
+    return sample.usage_bytes - cache_bytes >= NEAR_A_LIMIT * min(limits)

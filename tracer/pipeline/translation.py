@@ -19,6 +19,7 @@ from tracer.events import (
     ProcessSample,
     ProcessSeen,
     ReclaimSample,
+    TmpfsSample,
     process_id,
 )
 from tracer.pipeline.ports import Hook, Kernel, Processes, Row
@@ -98,6 +99,16 @@ class TranslatedProcesses:
     def sample(self, tgid: int, start_ns: int) -> ProcessSample | None:
         own = self._own(tgid)
         sample = None if own is None else self._inner.sample(own, start_ns)
+        return None if sample is None else msgspec.structs.replace(sample, tgid=tgid)
+
+    def shm(self, tgid: int) -> TmpfsSample | None:
+        own = self._own(tgid)
+        sample = None if own is None else self._inner.shm(own)
+        return None if sample is None else msgspec.structs.replace(sample, tgid=tgid)
+
+    def tmpfs(self, tgid: int, signalled_tgid: int) -> TmpfsSample | None:
+        own = self._own(tgid)
+        sample = None if own is None else self._inner.tmpfs(own, signalled_tgid)
         return None if sample is None else msgspec.structs.replace(sample, tgid=tgid)
 
     def table(self) -> Sequence[Row]:

@@ -24,6 +24,7 @@ from tracer.events import (
     SenderSeen,
     SignalInfo,
     SignalSent,
+    TmpfsSample,
     process_id,
 )
 from tracer.pipeline.clocks import clock_now, cost_now
@@ -39,6 +40,8 @@ MAX_FOREIGN_SIGNALS = 100
 """Recorded in one second."""
 MAX_READS = 256
 CLOCK_NS = 10 * NS_PER_S
+SIGBUS, BUS_ADRERR = 7, 2
+"""include/uapi/asm-generic/siginfo.h"""
 PENDING_NS = 20 * NS_PER_MS
 LOOK_AFTER_FORK_NS = 100 * NS_PER_MS
 """Until then a forked process is the image of its parent: most begin another program or are gone by
@@ -123,6 +126,7 @@ class Watch:
             self._calibrate(event)
         elif isinstance(event, SignalSent):
             self._senders.at(event, self.own_tgid)
+            self._look_at_tmpfs(event)
 
     def _is_noise(self, event: Event) -> bool:
         """Whether it is one more of too many signals between processes that are none of the job's.
@@ -253,7 +257,7 @@ class Watch:
     def _read_inspected(self) -> int:
         results = self._inspector.take()
         for event in results:
-            if isinstance(event, SenderSeen):
+            if isinstance(event, SenderSeen | TmpfsSample):
                 self._journal.append(event)
             if not isinstance(event, ProcessSeen):
                 continue
@@ -277,6 +281,13 @@ class Watch:
             return seen if seen is not None and process_id(seen.tgid, seen.start_ns) == wanted else None
 
         self._inspector.submit(look)
+
+    def _look_at_tmpfs(self, signal: SignalSent) -> None:
+        """A mapping had no page to give: whether that was a full tmpfs can be seen now, and soon not any more."""
+        if signal.signal != SIGBUS or signal.code != BUS_ADRERR or not signal.in_tree:
+            return
+        processes, tgid, parent = self._sources.processes, signal.tgid, signal.sender_parent_tgid
+        self._inspector.submit(lambda: processes.tmpfs(tgid, tgid) or processes.tmpfs(parent, tgid))
 
     def _look_at_the_forked(self, now_ns: int) -> None:
         while self._to_look_at:

@@ -13,6 +13,7 @@ from typing import Any
 
 from tracer.events import CgroupSample
 from tracer.pseudofiles import processes_below, read_bytes, read_cgroup_paths, read_mounts
+from tracer.sources.pressure import read_psi
 from tracer.sources.procfs import text_of
 from tracer.units import NO_LIMIT_BYTES
 
@@ -145,6 +146,9 @@ def _read_v2(folder: str) -> dict[str, Any]:
         "oom_kill_local": local.get("oom_kill"),
         "oom_local": local.get("oom"),
         "oom_group_kill": events.get("oom_group_kill"),
+        "high_limit_bytes": _value(f"{folder}/memory.high"),
+        "high": events.get("high"),
+        "psi_full_total_us": read_psi(f"{folder}/memory.pressure").get("full", (None, None))[1],
     }
 
 

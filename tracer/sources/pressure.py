@@ -15,10 +15,8 @@ _PSI = re.compile(rb"^(some|full) avg10=(\d{1,3}\.\d{1,4}) .*total=(\d{1,18})$",
 def read_pressure(proc_root: str = "/proc", *, clock: Callable[[], int] = time.monotonic_ns) -> PressureSample:
     """The machine now. A kernel without PSI, or with it switched off, leaves those fields `None`."""
     meminfo = read_keys(f"{proc_root}/meminfo") or {}
-    averages: dict[str, float] = {}
-    totals: dict[str, int] = {}
-    for who, average, total in _PSI.findall(read_bytes(f"{proc_root}/pressure/memory") or b""):
-        averages[who.decode()], totals[who.decode()] = float(average), int(total)
+    psi = read_psi(f"{proc_root}/pressure/memory")
+    none = (None, None)
     return PressureSample(
         ts_ns=clock(),
         source="pressure",
@@ -28,11 +26,16 @@ def read_pressure(proc_root: str = "/proc", *, clock: Callable[[], int] = time.m
         shmem_bytes=meminfo.get("Shmem"),
         swap_total_bytes=meminfo.get("SwapTotal"),
         swap_free_bytes=meminfo.get("SwapFree"),
-        psi_some_avg10=averages.get("some"),
-        psi_full_avg10=averages.get("full"),
-        psi_some_total_us=totals.get("some"),
-        psi_full_total_us=totals.get("full"),
+        psi_some_avg10=psi.get("some", none)[0],
+        psi_full_avg10=psi.get("full", none)[0],
+        psi_some_total_us=psi.get("some", none)[1],
+        psi_full_total_us=psi.get("full", none)[1],
     )
+
+
+def read_psi(path: str) -> dict[str, tuple[float, int]]:
+    """`some` and `full` of a file of pressure: the average over 10 s in percent, and the total in microseconds."""
+    return {who.decode(): (float(average), int(total)) for who, average, total in _PSI.findall(read_bytes(path) or b"")}
 
 
 def read_vmstat(proc_root: str = "/proc", *, clock: Callable[[], int] = time.monotonic_ns) -> VmstatSample | None:

@@ -13,11 +13,12 @@ from typing import TypeVar
 
 import psutil
 
-from tracer.events import ProcessSample, ProcessSeen, process_id
+from tracer.events import ProcessSample, ProcessSeen, TmpfsSample, process_id
 from tracer.sources.cgroups import CgroupSource
 from tracer.sources.environ_names import allowed
 from tracer.sources.masking import mask_arguments, mask_marked
 from tracer.sources.procfs import Row, Stat, Status, read_exe, read_stat, read_status, read_table, text_of
+from tracer.sources.tmpfs import TmpfsSource
 
 T = TypeVar("T")
 
@@ -35,6 +36,7 @@ class ProcessSource:
         self._proc_root = proc_root
         self._cgroups = CgroupSource(proc_root=proc_root) if cgroups is None else cgroups
         self._clock = clock
+        self._tmpfs = TmpfsSource(proc_root, clock=clock)
 
     def start_ns(self, tgid: int) -> int | None:
         """When it started, by CLOCK_BOOTTIME floored to a tick; `None`: there is no such process."""
@@ -81,6 +83,14 @@ class ProcessSource:
         if status is None or stat is None or process_id(tgid, stat.start_ns) != process_id(tgid, start_ns):
             return None
         return _sample(status, stat, tgid, self._clock())
+
+    def shm(self, tgid: int) -> TmpfsSample | None:
+        """How full /dev/shm is, as the process sees it; cheap."""
+        return self._tmpfs.shm(tgid)
+
+    def tmpfs(self, tgid: int, signalled_tgid: int) -> TmpfsSample | None:
+        """How full every tmpfs is that the process sees."""
+        return self._tmpfs.all(tgid, signalled_tgid)
 
     def table(self) -> list[Row]:
         """All processes of the machine with their parents, in no order; cheap."""

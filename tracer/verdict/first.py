@@ -59,7 +59,7 @@ def _can_have_failed_it(case: Case, finding: Finding, explained: ProcessId | Non
     if any(_in_training(case, one) or one in case.story.tree.roots for one in finding.ids):
         return True
     end = case.root_death
-    if finding.kind == "oom":
+    if finding.kind == "oom" or finding.incident.cause == "shm_exhausted":
         return end is None or end.at_ns - finding.at_ns <= SOON_NS
     return identity == explained
 

@@ -48,9 +48,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     ids: tuple[ProcessId, ...]
     """The processes that it is about, the first being the victim."""
     incident: Incident
-    kind: Literal["oom", "death", "inside", "end"]
-    """oom: by the kernel for want of memory; death: by a signal from elsewhere, or a crash;
-    inside: by a signal from another process of the job, which may be mere tidying up; end: of the job itself."""
+    kind: Literal["oom", "death", "inside", "stall", "end"]
+    """oom: by the kernel for want of memory; death: by a signal from elsewhere, or a crash; inside: by a signal from
+    another process of the job, which may be mere tidying up; stall: nobody ended; end: of the job itself."""
 
 
 def strength(links: Sequence[Link], doubts: Sequence[str]) -> Strength:

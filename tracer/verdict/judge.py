@@ -12,7 +12,7 @@ from tracer.verdict.deaths import Death
 from tracer.verdict.first import first_failure
 from tracer.verdict.incident import TRAINING_ROLES, Case, Finding
 from tracer.verdict.model import Collateral, Job, Report, Verdict
-from tracer.verdict.rules import counted, exited, host_oom, signals
+from tracer.verdict.rules import counted, exited, host_oom, signals, stall
 from tracer.verdict.story import Story
 from tracer.verdict.timeline import build
 
@@ -40,7 +40,10 @@ def judge(events: Iterable[AnyEvent], *, recording: str | None = None) -> Report
     # That somebody sent a SIGKILL, unseen, is no news beside the count that tells of one.
     ended = [f for f in signals.find(case) if f.incident.cause != "inconclusive" or not set(f.ids) <= meant]
     findings = sorted([*host_oom.find(case), *counts, *ended], key=lambda f: (f.at_ns, f.ids))
+    stalls = list(stall.find(case))
     primary = first_failure(case, findings, end)
+    if primary is end and case.root_death is None and stalls:
+        primary = stalls[0]  # it still runs, and this is why it gets no further
     collateral, downed = _collateral(case, primary)
     covered = downed if _of_nobody_known(primary) else downed | set(primary.ids)
     # What went down because of the primary incident is told there, not as an incident of its own.
@@ -49,6 +52,7 @@ def judge(events: Iterable[AnyEvent], *, recording: str | None = None) -> Report
         for f in findings
         if f is not primary and f.kind in {"oom", "death"} and (not set(f.ids) <= covered or _of_nobody_known(f))
     ]
+    others += [f for f in stalls if f is not primary]
     told = msgspec.structs.replace(
         primary, incident=msgspec.structs.replace(primary.incident, collateral=tuple(collateral))
     )

@@ -116,6 +116,12 @@ class Processes:
     def start_ns(self, tgid):
         return None if tgid in self.gone else START_NS
 
+    def shm(self, tgid):
+        return None
+
+    def tmpfs(self, tgid, signalled_tgid):
+        return None
+
     def table(self):
         return [Row(tgid, parent, START_NS) for parent, below in self.below.items() for tgid in below]
 

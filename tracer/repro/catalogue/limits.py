@@ -94,9 +94,9 @@ SCENARIOS = (
         actor=("kill-when-stuck", "3"),
         stage=Stage(memory_mib=None, files={"memory.high": str(32 << 20)}),
         needs=("cgroup_v2",),
-        # Once a stall is told by a cause of its own, that stands beside it.
         expected=Expected(
             cause=("sigkill",),
+            also=("memory_stall",),
             sender="outside",
             sender_comm="killer",
             victim="throttled",
@@ -110,11 +110,12 @@ SCENARIOS = (
         why="mem_cgroup_oom() only marks the task for memory.oom_control, and mem_cgroup_oom_synchronize() lets it "
         "sleep (mm/memcontrol.c)",
         act=("anon",),
-        actor=("kill-when-stuck",),
+        actor=("kill-when-stuck", "2"),
         stage=Stage(files={"memory.oom_control": "1"}),
         needs=("cgroup_v1",),
         expected=Expected(
             cause=("sigkill",),
+            also=("memory_stall",),
             sender="outside",
             sender_comm="killer",
             victim="grower",
@@ -133,6 +134,7 @@ SCENARIOS = (
         needs=("cgroup_v2", "sys_resource"),
         expected=Expected(
             cause=("sigkill",),
+            also=("memory_stall",),
             sender="outside",
             sender_comm="killer",
             victim="immune",

@@ -44,11 +44,14 @@ def mlocked() -> None:
 
 def tmpfs_full() -> None:
     """A batch is written into a tmpfs that is too small, through a mapping, as PyTorch does in /dev/shm."""
-    stage.be(b"batcher")
     where = stage.private_tmpfs(1)
-    with open(f"{where}/batch", "w+b") as file:
-        file.truncate(4 * MIB)
-        stage.touch(mmap.mmap(file.fileno(), 4 * MIB))
+
+    def write_batch() -> None:
+        with open(f"{where}/batch", "w+b") as file:
+            file.truncate(4 * MIB)
+            stage.touch(mmap.mmap(file.fileno(), 4 * MIB))
+
+    stage.finish(stage.end_of(stage.child(write_batch, b"batcher")))
 
 
 def tmpfs_dataset() -> None:

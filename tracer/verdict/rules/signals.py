@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deaths by a signal that was no OOM kill: who sent it, or what crashed."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tracer.events import SignalSent
 from tracer.verdict import people, senders
@@ -10,6 +10,7 @@ from tracer.verdict.deaths import CRASH_SIGNALS, SIGTERM, Death, signal_name
 from tracer.verdict.incident import Case, Finding, belongs, doubt_caveats, strength
 from tracer.verdict.kills import SIGKILL, is_kernel_kill_signal
 from tracer.verdict.model import Cause, Incident, Link, Rung, Sender, Status
+from tracer.verdict.shm import ran_full
 
 SIGNAL_HOOK = "signal_generate"
 HOOKED_SIGNALS = frozenset({SIGKILL, SIGTERM, 6, 7, 11})
@@ -31,7 +32,7 @@ def _finding(case: Case, death: Death) -> Finding:
     cause = "inconclusive" if unsure else cause
     links = (
         _sent(case, death, unsure=unsure),
-        _not_oom(case, death, unsure=unsure),
+        _not_oom(case, death, unsure=unsure) if cause != "shm_exhausted" else _no_room(case, death),
         belongs(story, death.id),
         _died(death),
     )
@@ -79,7 +80,15 @@ def _cause(case: Case, death: Death) -> Cause:
     if death.signal == SIGTERM:
         by_daemon = death.by is not None and _from_oom_daemon(case, death.by)
         return "userspace_oom_daemon" if by_daemon else "sigterm"
+    if ran_full(case.story, death) is not None:
+        return "shm_exhausted"
     return "crash" if death.signal in CRASH_SIGNALS else "exited"
+
+
+_HEADLINES: Mapping[Cause, str] = {
+    "kernel_sigkill_other": "Killed by the kernel, but not by its OOM killer",
+    "shm_exhausted": "Ended by SIGBUS: shared memory ran out",
+}
 
 
 def _headline(case: Case, death: Death, cause: Cause, sent_by: Sender | None) -> str:
@@ -88,8 +97,8 @@ def _headline(case: Case, death: Death, cause: Cause, sent_by: Sender | None) ->
         return "Killed by the kernel, and whether by its OOM killer was not observed"
     if cause == "inconclusive":
         return f"Ended by {name}, and who sent it was not observed"
-    if cause == "kernel_sigkill_other":
-        return "Killed by the kernel, but not by its OOM killer"
+    if cause in _HEADLINES:
+        return _HEADLINES[cause]
     if cause == "crash":
         outside = sent_by is not None and sent_by.kind in {"outside", "daemon", "launcher", "job"}
         return f"Ended by {name}, sent by another process" if outside else f"Crashed: {name}"
@@ -163,6 +172,20 @@ def _not_oom(case: Case, death: Death, *, unsure: bool = False) -> Link:
     else:
         statement = "the OOM killer neither killed nor marked it"
     return Link(link=2, name=name, status=status, statement=statement, rung="bpf")
+
+
+def _no_room(case: Case, death: Death) -> Link:
+    """Which mapping it wrote to is not watched: that it was of the full tmpfs is likely, and no more."""
+    full = ran_full(case.story, death)
+    assert full is not None
+    return Link(
+        link=2,
+        name="no room left",
+        status="not_observed",
+        statement=f"{full.statement}; that it wrote there was not observed",
+        evidence=(full.sample.seq,),
+        rung="proc",
+    )
 
 
 def _counted_none(case: Case, name: str) -> Link:
