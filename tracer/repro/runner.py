@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tracer.errors import KernelUnavailable, PermissionDenied
-from tracer.events import Header, Losses
+from tracer.events import Header
 from tracer.job.cgroup import Hierarchy, find_hierarchy
 from tracer.job.identity import Caller, find_caller
 from tracer.job.rlimits import raise_rlimits
@@ -22,17 +22,13 @@ from tracer.recording import RecordingWriter
 from tracer.repro.expectations import Seen, declared, differences, found
 from tracer.repro.needs import GUEST_WORD, Machine, is_guest, missing
 from tracer.repro.place import Place, changed, make_place, make_swap, shared_folder
+from tracer.repro.replay import Ground, seen_in
 from tracer.repro.scenario import Counters, Result, Scenario
 from tracer.repro.workloads import stage
 from tracer.sources.pressure import read_vmstat
-from tracer.verdict.incident import Case
-from tracer.verdict.judge import judge
-from tracer.verdict.story import Story
 
 WORKLOADS = os.path.dirname(os.path.abspath(stage.__file__))
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(WORKLOADS)))
-MARK = "oom_mark"
-"""The record kind whose loss is a kill that was not seen."""
 GUEST_PATIENCE = 5
 """So many times longer everything may take in a machine that is emulated."""
 NOTHING = Counters(seen=0, lost=0, kernel=None)
@@ -128,17 +124,8 @@ def _play(scenario: Scenario, hierarchy: Hierarchy, caller: Caller, folder: str,
     cannot = _cannot(folder)
     if cannot is not None:
         return _Played(None, cannot)
-    case = Case(Story(events))
-    return _Played(
-        Seen(
-            verdict=judge(events).verdict,
-            base=place.base,
-            comms={(member.id.tgid, member.start_ns): member.comm for member in case.story.tree.processes.values()},
-            counters=Counters(seen=_seen(case, scenario, ids), lost=_lost(case.story), kernel=kernel),
-            leftover=f"processes {leftover}" if leftover else None,
-        ),
-        None,
-    )
+    ground = Ground(place.base, ids, kernel, f"processes {leftover}" if leftover else None)
+    return _Played(seen_in(events, scenario, ground), None)
 
 
 def _result(scenario: Scenario, played: _Played, begun_s: float) -> Result:
@@ -154,20 +141,6 @@ def _result(scenario: Scenario, played: _Played, begun_s: float) -> Result:
         kernel_release=os.uname().release,
         seconds=round(time.monotonic() - begun_s, 2),
     )
-
-
-def _seen(case: Case, scenario: Scenario, ids: frozenset[int]) -> int:
-    """Kills as the kernel counts them: here those in the scenario's cgroups, in a guest all."""
-    kills = [kill for kill in case.kills.kills if kill.sharer_of is None]
-    if scenario.where == "guest":
-        return len(kills)
-    is_ours = case.story.is_ours
-    return sum(1 for k in kills if ids & {level.cgroup_id for level in k.levels} or is_ours(k.id.tgid, k.start_ns))
-
-
-def _lost(story: Story) -> int:
-    losses = list(story.of(Losses))
-    return losses[-1].dropped.get(MARK, 0) if losses else 0
 
 
 def _ids(directory: str) -> frozenset[int]:

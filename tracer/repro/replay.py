@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the events of a played scenario show, as the comparer wants it. Pure: from a file as well as just now."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tracer.events import AnyEvent, CgroupSample, JobStarted, Losses
+from tracer.repro.expectations import Seen
+from tracer.repro.scenario import Counters, Scenario
+from tracer.verdict.incident import Case
+from tracer.verdict.judge import judge
+from tracer.verdict.story import Story
+
+MARK = "oom_mark"
+"""The record kind whose loss is a kill that was not seen."""
+_PREFIX = "oomtrace-run-repro-"
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What a recording does not hold, or not for certain."""
+
+    base: str
+    """Path of the scenario's cgroup."""
+    ids: frozenset[int]
+    """Of that cgroup, as the kernel's records have it."""
+    kernel: int | None
+    """Kills by the kernel's own counter."""
+    leftover: str | None = None
+
+
+def seen_in(events: Sequence[AnyEvent], scenario: Scenario, ground: Ground) -> Seen:
+    """Judge what was recorded."""
+    case = Case(Story(events))
+    return Seen(
+        verdict=judge(events).verdict,
+        base=ground.base,
+        comms={(member.id.tgid, member.start_ns): member.comm for member in case.story.tree.processes.values()},
+        counters=Counters(seen=_seen(case, scenario, ground.ids), lost=_lost(case.story), kernel=ground.kernel),
+        leftover=ground.leftover,
+    )
+
+
+def ground_in(events: Sequence[AnyEvent], kernel: int | None) -> Ground:
+    """As far as a recording tells: where the scenario took place."""
+    bases = [
+        path.partition(_PREFIX)[0] + _PREFIX + path.partition(_PREFIX)[2].partition("/")[0]
+        for path in (event.cgroup for event in events if isinstance(event, JobStarted))
+        if path is not None and _PREFIX in path
+    ]
+    base = bases[0] if bases else ""
+    samples = (event for event in events if isinstance(event, CgroupSample))
+    ids = {each.cgroup_id for each in samples if each.path == base and each.cgroup_id is not None}
+    return Ground(base, frozenset(ids), kernel)
+
+
+def _seen(case: Case, scenario: Scenario, ids: frozenset[int]) -> int:
+    """Kills as the kernel counts them: here those in the scenario's cgroups, in a guest all."""
+    kills = [kill for kill in case.kills.kills if kill.sharer_of is None]
+    if scenario.where == "guest":
+        return len(kills)
+    is_ours = case.story.is_ours
+    return sum(1 for k in kills if ids & {level.cgroup_id for level in k.levels} or is_ours(k.id.tgid, k.start_ns))
+
+
+def _lost(story: Story) -> int:
+    losses = list(story.of(Losses))
+    return losses[-1].dropped.get(MARK, 0) if losses else 0
