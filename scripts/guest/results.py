@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from scripts.guest import truth
 from scripts.guest.errors import VmError
 
 PASS, FAIL, NOT_APPLICABLE, BROKEN = "pass", "fail", "not_applicable", "broken"
@@ -123,19 +124,40 @@ class Store:
     def _path(self, kernel: str, profile: str, scenario: str) -> Path:
         return self._folder / kernel / profile / f"{scenario}.json"
 
-    def keep(self, result: Result) -> None:
-        """At once, so that a run that is broken off loses nothing."""
+    def left(self, kernel: str, profile: str, scenario: str) -> Path:
+        """Where that lies which a scenario left that has passed, if it is kept (see `truth`)."""
+        return self._folder / kernel / profile / "left" / scenario
+
+    def layouts(self, kernel: str) -> Path:
+        """The same of a kernel's layouts (see `layouts`)."""
+        return self._folder / kernel / "layouts"
+
+    def keep(self, result: Result, found: Path | None = None) -> None:
+        """At once, so that a run that is broken off loses nothing.
+
+        Args:
+            result: the cell.
+            found: what the guest left of the scenario; kept if it has passed.
+        """
         path = self._path(result.kernel, result.profile, result.scenario)
         path.parent.mkdir(parents=True, exist_ok=True)
+        if found is not None and result.outcome == PASS and result.scenario not in truth.LEFT_OUT:
+            truth.keep(found, self.left(result.kernel, result.profile, result.scenario))
         new = path.with_suffix(".new")
         new.write_text(json.dumps(asdict(result)), encoding="utf-8")
         new.rename(path)
 
-    def settled(self, kernel: str, profile: str, scenario: str) -> Result | None:
-        """What need not be run again: a failure or no answer is asked once more."""
+    def settled(self, kernel: str, profile: str, scenario: str, *, with_left: bool = False) -> Result | None:
+        """What need not be run again: a failure or no answer is asked once more.
+
+        `with_left`: what it left is wanted too.
+        """
         content = _json(self._path(kernel, profile, scenario))
         try:
             result = Result(**content) if content is not None else None
         except TypeError:
             return None
-        return result if result is not None and result.outcome in _SETTLED else None
+        if result is None or result.outcome not in _SETTLED:
+            return None
+        kept = result.outcome != PASS or scenario in truth.LEFT_OUT or self.left(kernel, profile, scenario).exists()
+        return result if kept or not with_left else None

@@ -8,13 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from scripts.guest import boot, payload
+from scripts.guest import boot, layouts, payload
 from scripts.guest.boot import Machine
 from scripts.guest.errors import VmError
 from scripts.guest.kernels import Kernel, series
 from scripts.guest.lab import Lab, Times, say
 from scripts.guest.plan import Batch, Scenario, estimate_s, in_words, timeout_s
 from scripts.guest.results import BROKEN, PASS, Result, Store, last_words, parse
+from tracer.kernel.btf import BtfError
 
 GRACE_S = 120.0
 """Beyond a scenario's own time, in which the guest itself ends it."""
@@ -28,8 +29,6 @@ class Options:
     accel: str = "auto"
     append: tuple[str, ...] = ()
     timeout_s: int | None = None
-    capture: Path | None = None
-    """Where raw logs, recordings and verdicts are copied to."""
     keep: Path | None = None
     """Where everything that a guest left is copied to."""
 
@@ -94,7 +93,7 @@ class Runner:
             failed = 0 if done else failed + 1
             left = left[done:]
         for scenario in left:
-            self._note(batch, scenario, Result(
+            self.note(batch, scenario, Result(
                 scenario.name, batch.kernel, batch.profile.name, BROKEN,
                 f"the guest did not start: {last_words(self.work / 'guest' / 'console')}", 0.0, "", None,
             ), later)  # fmt: skip
@@ -126,8 +125,8 @@ class Runner:
         plan = [
             {"name": each.name, "command": each.command, "timeout_s": self.timeout_s(each)} for each in batch.scenarios
         ]
-        cgroup, capturing = batch.profile.cgroup, self.options.capture is not None
-        text = json.dumps({"scenarios": plan, "cgroup": cgroup, "capture": capturing})
+        wants = not self.store(batch.kernel).layouts(batch.kernel).exists()
+        text = json.dumps({"scenarios": plan, "cgroup": batch.profile.cgroup, "layouts": wants})
         (machine.results / "plan.json").write_text(text, encoding="utf-8")
         names = [each.name for each in batch.scenarios]
         say(f"{batch.kernel} ({machine.kernel.release}), {batch.profile.name}: booting for {_listed(names)}")
@@ -138,13 +137,18 @@ class Runner:
         if not progress.started and log:
             raise VmError(f"qemu: {log[-1]}")
         done = progress.ended(last_words(machine.console) if alive else "the guest answered no more")
-        formats = machine.results / "formats"
-        if self.options.capture is not None and formats.exists():
-            shutil.copytree(formats, self.options.capture / machine.kernel.release / "formats", dirs_exist_ok=True)
+        if wants and progress.started:
+            self._keep_layouts(batch.kernel, machine)
         if self.options.keep is not None:
             shutil.copytree(machine.results, self.options.keep / batch.kernel, dirs_exist_ok=True)
             shutil.copy2(machine.console, self.options.keep / batch.kernel / "console")
         return done
+
+    def _keep_layouts(self, kernel: str, machine: Machine) -> None:
+        try:
+            layouts.keep(machine.results / "layouts", self.store(kernel).layouts(kernel), machine.kernel.release)
+        except (BtfError, OSError) as error:
+            say(f"{kernel}: its layouts are not kept: {error}")
 
     def timeout_s(self, scenario: Scenario) -> int:
         """What the guest gives a scenario."""
@@ -154,10 +158,11 @@ class Runner:
         """For later estimates."""
         self._times.keep(f"{batch.kernel}/{self.accel}/{what}", seconds)
 
-    def _note(self, batch: Batch, scenario: Scenario, result: Result, later: list[Batch]) -> None:
+    def note(self, batch: Batch, scenario: Scenario, result: Result, later: list[Batch]) -> None:
+        """A scenario has ended, or will not be run: kept and told."""
         self.results.append(result)
         if result.release:
-            self.store(batch.kernel).keep(result)
+            self.store(batch.kernel).keep(result, self.work / "guest" / "results" / scenario.name)
             if result.seconds:
                 self.note_time(batch, scenario.name, result.seconds)
         rest = batch.scenarios[batch.scenarios.index(scenario) + 1 :]
@@ -165,14 +170,6 @@ class Runner:
         about = f"; about {in_words(left_s)} left" if rest or later else ""
         reason = "" if result.outcome == PASS else f": {result.reason}"
         say(f"{batch.kernel} {scenario.name}: {result.outcome} ({result.seconds:.0f} s){reason}{about}")
-
-    def note(self, batch: Batch, scenario: Scenario, result: Result, later: list[Batch]) -> None:
-        """A scenario has ended: kept, told, and captured if that is asked."""
-        self._note(batch, scenario, result, later)
-        if self.options.capture is not None and result.outcome == PASS:
-            # The two hierarchies say different things of one scenario.
-            name = scenario.name + ("-v1" if batch.profile.cgroup == "v1" else "")
-            capture(self.work / "guest" / "results" / scenario.name, self.options.capture / result.release / name)
 
 
 class _Progress:
@@ -225,14 +222,6 @@ class _Progress:
         if self._guest and left and (self._results / left[0].name / "started").exists():
             self._note(why)
         return self._noted
-
-
-def capture(found: Path, target: Path) -> None:
-    """Ground truth for the tests: the raw kernel log, the recording, and what was judged of it."""
-    target.mkdir(parents=True, exist_ok=True)
-    for name, kept in (("kmsg", "raw.kmsg"), ("recording.oomtrace", "recording.oomtrace"), ("stdout", "verdict.json")):
-        if (found / name).exists() and (found / name).stat().st_size:
-            shutil.copyfile(found / name, target / kept)
 
 
 def _listed(names: list[str]) -> str:

@@ -23,12 +23,14 @@ CHECKOUT = "/oomtrace/checkout"
 WARM_S = 300.0
 MCL_CURRENT, MCL_FUTURE = 1, 2
 EVENTS = Path("/sys/kernel/tracing/events")
+BTF = Path("/sys/kernel/btf/vmlinux")
 FORMATS = (
     "oom/mark_victim", "signal/signal_generate", "sched/sched_process_fork", "sched/sched_process_exec",
     "sched/sched_process_exit", "printk/console", "vmscan/mm_vmscan_memcg_reclaim_begin",
-    "vmscan/mm_vmscan_direct_reclaim_begin",
+    "vmscan/mm_vmscan_memcg_reclaim_end", "vmscan/mm_vmscan_direct_reclaim_begin",
+    "vmscan/mm_vmscan_direct_reclaim_end",
 )  # fmt: skip
-"""Tracepoints whose layout is captured with the rest."""
+"""Tracepoints whose layout is kept with the rest."""
 
 
 def main(results: Path) -> int:
@@ -37,24 +39,33 @@ def main(results: Path) -> int:
     plan = json.loads((results / "plan.json").read_text(encoding="utf-8"))
     found = {"release": platform.release(), "python": platform.python_version(), **_warm()}
     _write(results / "guest.json", {**found, "boot_s": float(Path("/proc/uptime").read_text("ascii").split()[0])})
-    if plan["capture"]:
-        _copy_formats(results / "formats")
+    if plan["layouts"]:
+        with contextlib.suppress(OSError):  # the rest is no less true without
+            copy_layouts(results / "layouts")
     why_not = without(plan["cgroup"], Path("/proc/self/mounts").read_text(encoding="utf-8"))
     for scenario in plan["scenarios"]:
         if why_not is None:
-            run(scenario, results / scenario["name"], capture=plan["capture"])
+            run(scenario, results / scenario["name"])
         else:
             _pass_over(results / scenario["name"], why_not)
     _write(results / "finished.json", {})
     return 0
 
 
-def _copy_formats(target: Path) -> None:
-    target.mkdir(exist_ok=True)
+def copy_layouts(target: Path) -> None:
+    """Formats of tracepoints and type information of the kernel that runs, all or nothing.
+
+    Raises:
+        OSError: this kernel has no type information, or it cannot be written.
+    """
+    new = target.with_name(target.name + ".new")
+    (new / "formats").mkdir(parents=True)
     for name in FORMATS:
         with contextlib.suppress(OSError):  # not every kernel has every one
             text = (EVENTS / name / "format").read_bytes()
-            (target / f"{name.replace('/', '-')}.txt").write_bytes(text)
+            (new / "formats" / f"{name.replace('/', '-')}.txt").write_bytes(text)
+    shutil.copyfile(BTF, new / BTF.with_suffix(".btf").name)
+    new.rename(target)
 
 
 def without(cgroup: str, mounts: str) -> str | None:
@@ -93,15 +104,17 @@ def _warm() -> dict[str, Any]:
     return {"bcc": words[0], "loader_python": ".".join(words[1:])}
 
 
-def run(scenario: dict[str, Any], folder: Path, *, capture: bool) -> None:
-    """One scenario, for no longer than it may take."""
+def run(scenario: dict[str, Any], folder: Path) -> None:
+    """One scenario, for no longer than it may take, and what the kernel logs meanwhile."""
     shutil.rmtree(WORK, ignore_errors=True)
     WORK.mkdir()
     folder.mkdir(exist_ok=True)
     (folder / "started").touch()
     command = [sys.executable, *scenario["command"]]
     command = [str(WORK / "recording.oomtrace") if word == "{record}" else word for word in command]
-    log = KernelLog(WORK / "kmsg") if capture else None
+    log = None
+    with contextlib.suppress(OSError):
+        log = KernelLog(WORK / "kmsg")
     since_s = time.monotonic()
     with (WORK / "stdout").open("wb") as stdout, (WORK / "stderr").open("wb") as stderr:
         child = subprocess.Popen(

@@ -16,7 +16,7 @@ def play(tmp_path, monkeypatch):
 
     def run(program, timeout_s=60):
         scenario = {"name": "leaf", "command": ["-c", program, "{record}"], "timeout_s": timeout_s}
-        drive.run(scenario, tmp_path / "leaf", capture=False)
+        drive.run(scenario, tmp_path / "leaf")
         return tmp_path / "leaf"
 
     return run

@@ -16,7 +16,6 @@ from scripts.guest.errors import VmError
 from scripts.guest.kernels import Kernel, cached, series
 from scripts.guest.lab import Lab, Times
 from scripts.guest.plan import Profile
-from scripts.guest.run import capture
 
 
 def test_numbers_in_a_version_are_numbers():
@@ -288,18 +287,6 @@ def test_times_are_kept_for_the_next_estimate(tmp_path):
     assert Times(tmp_path / "times").seconds == {"6.1/tcg/boot": 30}
     (tmp_path / "times").write_text("[1]")
     assert Times(tmp_path / "times").seconds == {}
-
-
-def test_ground_truth_is_log_recording_and_verdict(tmp_path):
-    found = tmp_path / "found"
-    found.mkdir()
-    (found / "kmsg").write_text("6,1,1,-;x\n")
-    (found / "stdout").write_text("{}")
-    (found / "recording.oomtrace").touch()
-    (found / "stderr").write_text("talk")
-    capture(found, tmp_path / "kept")
-
-    assert sorted(os.listdir(tmp_path / "kept")) == ["raw.kmsg", "verdict.json"]
 
 
 def test_the_script_says_what_it_lacks_before_it_begins(tmp_path):
