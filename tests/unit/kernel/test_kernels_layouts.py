@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from scripts.guest import layouts
-from scripts.guest.extract import extract
+from scripts.guest.extract import STRUCTS, Types, extract
 from tests.captured import DATA, kernels, unpacked
 from tests.unit.kernel.btf_builder import BtfBuilder
 from tracer.kernel import btf, headers
@@ -49,6 +49,17 @@ def unlike(data, kernel):
 def test_an_extract_says_what_the_whole_said(kernel):
     """If a field that is new here is missing in it: `scripts/vm doctor --capture` takes the layouts anew."""
     assert unlike(extract_of(kernel), kernel) == []
+
+
+@each_kernel
+def test_an_index_of_all_types_finds_the_same_structs_as_a_search_for_their_names(kernel):
+    types, found = Types(extract_of(kernel)), Btf(extract_of(kernel))
+    sizes = {}
+    for each in types.types:
+        if each.kind in {btf.STRUCT, btf.UNION}:
+            sizes.setdefault(types.text(each.name), each.value)
+
+    assert {name: sizes.get(name) for name in STRUCTS} == {name: found.struct_size(name) for name in STRUCTS}
 
 
 def padded(data, extra):

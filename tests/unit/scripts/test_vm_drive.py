@@ -56,6 +56,31 @@ def test_a_scenario_can_be_killed_for_memory_though_the_driver_cannot(play):
     assert (folder / "stdout").read_text().strip() == "0"
 
 
+@pytest.fixture
+def kernel(tmp_path, monkeypatch):
+    """A small kernel with one tracepoint and type information."""
+    (tmp_path / "events" / "oom" / "mark_victim").mkdir(parents=True)
+    (tmp_path / "events" / "oom" / "mark_victim" / "format").write_text("name: mark_victim")
+    (tmp_path / "vmlinux").write_text("types")
+    monkeypatch.setattr(drive, "EVENTS", tmp_path / "events")
+    monkeypatch.setattr(drive, "BTF", tmp_path / "vmlinux")
+    return tmp_path
+
+
+def test_layouts_are_what_the_kernel_has_of_them(kernel):
+    drive.copy_layouts(kernel / "layouts")
+
+    assert {path.name for path in (kernel / "layouts").rglob("*")} == {"formats", "oom-mark_victim.txt", "vmlinux.btf"}
+
+
+def test_layouts_are_copied_whole_or_not_at_all(kernel):
+    (kernel / "vmlinux").unlink()
+    with pytest.raises(FileNotFoundError):
+        drive.copy_layouts(kernel / "layouts")
+
+    assert not (kernel / "layouts").exists()
+
+
 MOUNTS = """\
 tmpfs /sys/fs/cgroup tmpfs rw,nosuid 0 0
 cgroup /sys/fs/cgroup/cpuset cgroup rw,cpuset 0 0
