@@ -68,19 +68,14 @@ def padded(data, extra):
 
 
 @each_kernel
+def test_an_extract_is_small(kernel):
+    assert len(extract_of(kernel)) < 100_000
+
+
+@each_kernel
 @pytest.mark.parametrize("extra", [bytes(8), b"\xff" * 8, bytes(40)], ids=["zero", "set", "long"])
 def test_a_header_that_is_longer_is_read_by_what_it_says(kernel, extra):
     assert unlike(padded(extract_of(kernel), extra), kernel) == []
-
-
-def test_a_longer_header_is_not_taken_for_types():
-    data = extract_of(ALL[0])
-    # The bytes are there, the length is not: all would be read eight bytes too early.
-    wrong = data[:HDR_LEN] + bytes(8) + data[HDR_LEN:]
-
-    assert unlike(padded(data, bytes(8)), ALL[0]) == []
-    with pytest.raises((BtfError, AssertionError)):
-        assert unlike(wrong, ALL[0]) == []
 
 
 def swapped(data):

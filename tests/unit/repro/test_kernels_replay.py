@@ -24,6 +24,7 @@ from tracer.events import (
     OomMark,
     ProcessExited,
 )
+from tracer.repro.catalogue import by_name
 from tracer.repro.expectations import declared, differences, found
 
 ALL = captures()
@@ -144,6 +145,12 @@ def test_a_capture_holds_nothing_of_the_machine_that_made_it(capture):
         "recording.oomtrace.xz",
         "verdict.json",
     ]
+
+
+def test_every_capture_is_of_a_scenario_that_is_declared():
+    """One that is gone from the catalogue is removed here by hand."""
+    assert not [str(each) for each in ALL if verdict_of(each)["scenario"] not in by_name()]
+    assert not [str(each) for each in ALL if each.name not in {name := verdict_of(each)["scenario"], f"{name}-v1"}]
 
 
 def test_all_captures_together_are_small():
