@@ -3,7 +3,7 @@
 
 import types
 import typing
-from typing import Annotated, Literal, Union
+from typing import Annotated, Literal, TypeVar, Union
 
 import msgspec
 from hypothesis import strategies as st
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tracer.events import RECORDING_SCHEMA, AnyEvent, Event, Header
 from tracer.wire import Wire
 
+StructT = TypeVar("StructT", bound=msgspec.Struct)
 EVENT_CLASSES: tuple[type[Event], ...] = typing.get_args(AnyEvent)
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
@@ -47,6 +48,8 @@ def of_hint(hint: object, strings: st.SearchStrategy[str] = text) -> st.SearchSt
         return st.lists(of_hint(options[0], strings), max_size=4).map(tuple)
     if origin is dict:
         return st.dictionaries(of_hint(options[0], strings), of_hint(options[1], strings), max_size=4)
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return events_of(hint, strings)
     return {
         int: st.integers(-(1 << 63), (1 << 64) - 1),
         str: strings,
@@ -56,8 +59,8 @@ def of_hint(hint: object, strings: st.SearchStrategy[str] = text) -> st.SearchSt
     }[hint]
 
 
-def events_of(kind: type[Event], strings: st.SearchStrategy[str] = text) -> st.SearchStrategy[Event]:
-    """Events of one class, all fields given."""
+def events_of(kind: type[StructT], strings: st.SearchStrategy[str] = text) -> st.SearchStrategy[StructT]:
+    """Events of one class, or what they are made of, all fields given."""
     hints = typing.get_type_hints(kind, include_extras=True)
     fields = {field.name: of_hint(hints[field.name], strings) for field in msgspec.structs.fields(kind)}
     return st.builds(kind, **fields)
