@@ -157,7 +157,8 @@ def test_a_job_that_makes_namespaces_is_told_with_its_pids_at_each_level(oomtrac
     assert_proved(run)
     assert ns_pids[0] == run.primary["victim"]["pid"]
     assert len(ns_pids) == levels
-    assert f"({ns_pids[-1]} in its container)" in run.err.replace("\n", " ").replace("            ", " ")
+    said = " ".join(run.err.split())
+    assert f"pid {ns_pids[-1]} in its pid namespace is pid {ns_pids[0]} on the host" in said
 
 
 def test_in_a_container_a_signal_that_was_passed_on_is_told_to_be_from_its_sender(oomtrace, tmp_path):

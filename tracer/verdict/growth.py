@@ -14,7 +14,7 @@ from tracer.events import CgroupSample, ProcessId, ProcessSample
 from tracer.units import MIB, NS_PER_MS, NS_PER_S, format_bytes, format_duration
 from tracer.verdict.kills import Kill
 from tracer.verdict.model import Culprit, Series
-from tracer.verdict.people import describe
+from tracer.verdict.people import describe, ns_pids
 from tracer.verdict.story import Story
 
 WINDOW_NS = 300 * NS_PER_S
@@ -105,7 +105,8 @@ def culprit(story: Story, found: Sequence[Growth], shared_bytes: int = 0) -> Cul
     elif len(found) > 2:
         why += f"; the other {len(found) - 1} processes of the job together {format_bytes(others)}"
     start_ns = story.tree.processes[top.id].start_ns
-    return Culprit(pid=top.id.tgid, start_ns=start_ns, why=why, who=describe(story, top.id))
+    who, pids = describe(story, top.id), ns_pids(story, top.id)
+    return Culprit(pid=top.id.tgid, start_ns=start_ns, why=why, who=who, ns_pids=pids)
 
 
 def together(story: Story, found: Sequence[Growth], shared_bytes: int = 0) -> str | None:

@@ -63,6 +63,7 @@ def judge(events: Iterable[AnyEvent], *, recording: str | None = None) -> Report
         job=_job(case),
         caveats=_caveats(case, ordered, told.at_ns),
         watched_by=case.story.watched_by,
+        pids_of="tracer" if case.story.pids_differ else "host",
     )
     return Report(verdict=verdict, timeline=build(case, told, downed), recording=recording)
 
@@ -87,9 +88,11 @@ def _collateral(case: Case, primary: Finding) -> tuple[list[Collateral], set[Pro
             downed.add(death.id)
             if len(told) < MAX_COLLATERAL:
                 after = format_duration(death.at_ns - primary.at_ns)
-                text = f"{people.short(case.story, death.id)}: {how}, {after} later"
+                who = people.short(case.story, death.id)
                 start_ns = case.story.tree.processes[death.id].start_ns
-                told.append(Collateral(pid=death.id.tgid, start_ns=start_ns, how=text))
+                pids = people.ns_pids(case.story, death.id)
+                text = f"{who}: {how}, {after} later"
+                told.append(Collateral(pid=death.id.tgid, start_ns=start_ns, how=text, who=who, ns_pids=pids))
     return told, downed
 
 

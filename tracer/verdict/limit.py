@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from tracer.attribution.cgroup_paths import place_of
 from tracer.events import CgroupSample, OomLevel, PressureSample
 from tracer.units import NS_PER_S, format_bytes, format_duration, format_limit, has_limit
 from tracer.verdict.kills import Kill
@@ -87,6 +88,7 @@ def _memcg(story: Story, kill: Kill, chain: tuple[Level, ...]) -> Shortage:
         usage_bytes=lowest.usage_bytes if lowest else None,
         limit_bytes=lowest.limit_bytes if lowest else None,
         chain=chain,
+        place=place_of(owner.cgroups[0]) if len(owner.cgroups) == 1 else None,
     )
     used = f"{_usage(lowest)}; " if lowest is not None else ""
     if not kill.levels and kill.logged_usage is not None:
@@ -122,8 +124,9 @@ def _level(story: Story, kill: Kill, index: int) -> Level:
     level = kill.levels[index]
     swap_usage_bytes, swap_limit_bytes = _swap(story, level)
     memsw_usage_bytes, memsw_limit_bytes = memsw(story, level)
+    path = _path(story, kill.levels, index)
     return Level(
-        cgroup=_path(story, kill.levels, index),
+        cgroup=path,
         usage_bytes=level.usage_bytes,
         limit_bytes=level.limit_bytes if has_limit(level.limit_bytes) else None,
         limited=has_limit(level.limit_bytes),
@@ -132,6 +135,7 @@ def _level(story: Story, kill: Kill, index: int) -> Level:
         memsw_usage_bytes=memsw_usage_bytes,
         memsw_limit_bytes=memsw_limit_bytes,
         oom_events=level.events_local_oom,
+        place=place_of(path),
     )
 
 

@@ -9,6 +9,8 @@ from typing import Literal
 
 import msgspec
 
+from tracer.attribution.places import Place
+
 VERDICT_SCHEMA = "oomtrace.verdict/1"
 
 Cause = Literal[
@@ -66,6 +68,8 @@ class Process(Struct, frozen=True, kw_only=True):
     rss_shmem_bytes: int | None = None
     swap_bytes: int | None = None
     cgroup: str | None = None
+    place: Place | None = None
+    """What `cgroup` says of where it ran: container, pod, batch job, unit, session."""
 
 
 class Level(Struct, frozen=True, kw_only=True):
@@ -86,6 +90,8 @@ class Level(Struct, frozen=True, kw_only=True):
     """Local OOM events at this very cgroup so far."""
     owner: bool = False
     """Its limit is the one that was hit (or may be, where several cannot be told apart)."""
+    place: Place | None = None
+    """`place.itself` says whose limit this is, where the cgroup is that of a container, a pod, a job, a session."""
 
 
 class Limit(Struct, frozen=True, kw_only=True):
@@ -103,6 +109,8 @@ class Limit(Struct, frozen=True, kw_only=True):
     mem_available_bytes: int | None = None
     swap_free_bytes: int | None = None
     swap_total_bytes: int | None = None
+    place: Place | None = None
+    """Of `cgroup`, where that is the only candidate."""
 
 
 class Ancestor(Struct, frozen=True, kw_only=True):
@@ -130,6 +138,9 @@ class Sender(Struct, frozen=True, kw_only=True):
     """Of its memory cgroup."""
     ancestors: tuple[Ancestor, ...] = ()
     """Its parent first, as far as they were seen."""
+    place: Place | None = None
+    ns_pids: tuple[int, ...] | None = None
+    """As `Process.ns_pids`."""
 
 
 class Culprit(Struct, frozen=True, kw_only=True):
@@ -140,6 +151,7 @@ class Culprit(Struct, frozen=True, kw_only=True):
     who: str | None = None
     """`DataLoader worker 2 of rank 0 (pid 41233)`."""
     start_ns: int | None = None
+    ns_pids: tuple[int, ...] | None = None
 
 
 class Link(Struct, frozen=True, kw_only=True):
@@ -178,6 +190,9 @@ class Collateral(Struct, frozen=True, kw_only=True):
     pid: int
     how: str
     start_ns: int | None = None
+    who: str | None = None
+    """`rank 0`."""
+    ns_pids: tuple[int, ...] | None = None
 
 
 class Incident(Struct, frozen=True, kw_only=True):
@@ -234,6 +249,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
     """What holds for the whole recording: losses, what was not watched."""
     watched_by: tuple[str, ...] = ()
     """What watched, strongest first: `BPF (raw tracepoints)`, `kernel log`, `cgroup v1 files`, `/proc`."""
+    pids_of: Literal["host", "tracer"] = "host"
+    """Whose pids these are: the kernel's, or, where those could not be learned, those of oomtrace's own namespace."""
 
 
 EntryKind = Literal["start", "memory", "reclaim", "oom", "mark", "signal", "kill", "exit", "gone", "log", "note"]

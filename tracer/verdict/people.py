@@ -2,6 +2,7 @@
 """Processes in words and in the document: names, chains, memory at death."""
 
 from tracer.attribution import roles
+from tracer.attribution.cgroup_paths import place_of
 from tracer.attribution.tree import Member
 from tracer.events import OomMark, ProcessId, ProcessSample, process_id
 from tracer.verdict.kills import Kill
@@ -51,17 +52,19 @@ def process(story: Story, identity: ProcessId, kill: Kill | None = None) -> Proc
     member = story.tree.processes.get(identity)
     role = story.roles.get(identity)
     mark = kill.mark if kill is not None else None
+    cgroup = _cgroup(story, identity, kill)
     return Process(
         pid=identity.tgid,
         start_ns=member.start_ns if member else None,
-        ns_pids=_ns_pids(story, identity, mark),
+        ns_pids=ns_pids(story, identity, mark),
         comm=mark.comm if mark is not None else member.comm if member else None,
         # The kernel's tree filter had it, whether or not its line of forks was recorded in full.
         role=role.name if role is not None else "job" if member is not None and member.claimed else "outside",
         role_known_by=role.known_by if role is not None else None,
         rank=role.rank if role is not None else None,
         worker=role.worker if role is not None else None,
-        cgroup=_cgroup(story, identity, kill),
+        cgroup=cgroup,
+        place=place_of(cgroup),
         **_memory(story, identity, kill),
     )
 
@@ -79,7 +82,8 @@ def trigger(story: Story, kill: Kill) -> Process | None:
     return Process(pid=mark.trigger_tgid, start_ns=mark.trigger_start_ns, comm=mark.trigger_comm, role="outside")
 
 
-def _ns_pids(story: Story, identity: ProcessId, mark: OomMark | None) -> tuple[int, ...] | None:
+def ns_pids(story: Story, identity: ProcessId, mark: OomMark | None = None) -> tuple[int, ...] | None:
+    """Its pids from the one of `identity` inwards, as far as known; the last is the one that it sees itself."""
     member = story.tree.processes.get(identity)
     seen = next((s.ns_pids for s in reversed(member.seen) if s.ns_pids), None) if member else None
     if seen is not None:

@@ -4,10 +4,12 @@
 from collections.abc import Iterator
 
 from tracer.attribution import roles
+from tracer.attribution.cgroup_paths import place_of
 from tracer.events import ProcessId, SeenProgram, SenderSeen, SignalInfo, SignalSent, process_id
 from tracer.units import NS_PER_S
 from tracer.verdict.kills import KERNEL_INFO, PF_EXITING, SIGKILL
 from tracer.verdict.model import Ancestor, Sender, SenderKind
+from tracer.verdict.people import ns_pids
 from tracer.verdict.programs import WORDS, Program, recognise
 from tracer.verdict.story import Story
 
@@ -67,6 +69,7 @@ def sender(story: Story, signal: SignalSent) -> Sender | None:
     seen = _seen(story, signal)
     itself = next((one for one in seen if one.depth == 0), None)
     program = recognise(signal.sender_comm, itself) if kind == "outside" else None
+    cgroup = _cgroup(signal, seen)
     return Sender(
         pid=signal.sender_tgid,
         comm=signal.sender_comm,
@@ -78,7 +81,9 @@ def sender(story: Story, signal: SignalSent) -> Sender | None:
         trade=program.trade if program is not None else None,
         known_by=program.known_by if program is not None else None,
         exe=itself.exe if itself is not None else None,
-        cgroup=_cgroup(signal, seen),
+        cgroup=cgroup,
+        place=place_of(cgroup),
+        ns_pids=ns_pids(story, sender_id(signal)),
         ancestors=tuple(Ancestor(pid=one.tgid, comm=one.comm) for one in seen if one.depth),
     )
 

@@ -2,6 +2,7 @@
 """Reports of OOM kills, written by hand."""
 
 from tests.unit.views.building import AT, entry, links, report, series
+from tracer.attribution.cgroup_paths import place_of
 from tracer.units import GIB, KIB, MIB, NS_PER_MS, NS_PER_S
 from tracer.verdict.model import (
     Collateral,
@@ -107,6 +108,7 @@ RANKS = tuple(
         rss_file_bytes=402 * MIB,
         rss_shmem_bytes=2 * GIB,
         cgroup=CONTAINER,
+        place=place_of(CONTAINER),
     )
     for rank in (3, 0, 1, 2, 4, 5, 6, 7)
 )
@@ -128,11 +130,13 @@ GROUP_KILL = report(
         limit=Limit(
             constraint="CONSTRAINT_MEMCG",
             cgroup=CONTAINER,
+            place=place_of(CONTAINER),
             usage_bytes=256 * GIB,
             limit_bytes=256 * GIB,
             chain=(
                 Level(
                     cgroup=CONTAINER,
+                    place=place_of(CONTAINER),
                     usage_bytes=256 * GIB,
                     limit_bytes=256 * GIB,
                     limited=True,
@@ -143,6 +147,7 @@ GROUP_KILL = report(
                 ),
                 Level(
                     cgroup=POD,
+                    place=place_of(POD),
                     usage_bytes=256 * GIB + 2 * MIB,
                     limit_bytes=264 * GIB,
                     limited=True,
@@ -204,6 +209,7 @@ PYTHON = Process(
     rss_shmem_bytes=3 * GIB,
     swap_bytes=212 * MIB,
     cgroup=TASK,
+    place=place_of(TASK),
 )
 
 GRANDPARENT = report(
@@ -220,6 +226,7 @@ GRANDPARENT = report(
         limit=Limit(
             constraint="CONSTRAINT_MEMCG",
             cgroup="/slurm/uid_1000/job_88",
+            place=place_of("/slurm/uid_1000/job_88"),
             usage_bytes=64 * GIB,
             limit_bytes=64 * GIB,
             chain=(

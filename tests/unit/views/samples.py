@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One report for each kind of ending: what the views are looked at with."""
 
+from tests.unit.views.contained import CONTAINED, TERMINATED
 from tests.unit.views.endings import CRASH, EXITED_0, EXITED_1, INCONCLUSIVE, SIGKILL_SELF
 from tests.unit.views.kills import GLOBAL_OOM, GRANDPARENT, GROUP_KILL, WORKER_KILLED
 from tracer.verdict.model import Report
@@ -15,4 +16,6 @@ SAMPLES: dict[str, Report] = {
     "exited_1": EXITED_1,
     "inconclusive": INCONCLUSIVE,
     "global_oom": GLOBAL_OOM,
+    "contained": CONTAINED,
+    "terminated": TERMINATED,
 }

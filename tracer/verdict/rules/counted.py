@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from tracer.attribution.cgroup_paths import place_of
 from tracer.events import CgroupSample, LoggedKill, ProcessId
 from tracer.units import format_bytes, format_limit, has_limit
 from tracer.verdict import growth, people
@@ -196,6 +197,7 @@ def _shortage(case: Case, counted: Counted) -> Shortage:
         constraint="CONSTRAINT_MEMCG",
         cgroup=owner.cgroup,
         cgroups=(owner.cgroup,),
+        place=owner.place,
         usage_bytes=owner.usage_bytes,
         limit_bytes=owner.limit_bytes,
         chain=tuple(msgspec.structs.replace(level, owner=level is owner) for level in chain),
@@ -248,6 +250,7 @@ def _level(case: Case, counted: Counted, samples: Sequence[CgroupSample]) -> _Le
             limit_bytes=last.limit_bytes if limited else None,
             limited=limited,
             oom_events=last.oom_local,
+            place=place_of(last.path),
         ),
         rose(last.oom_local, first.oom_local),
         bool(limited) and rose(last.failcnt, first.failcnt),

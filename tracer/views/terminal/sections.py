@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The parts of the report in their order, the timeline apart; each writes nothing when it has nothing to say."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.cells import cell_len
 from rich.text import Text
 
 from tracer.units import format_bytes, has_limit
-from tracer.verdict.model import Incident, Level, Link, Process, Report, Status, Strength
+from tracer.verdict.model import Incident, Level, Link, Process, Report, Status, Strength, Verdict
 from tracer.views.terminal import words
 from tracer.views.terminal.fit import pad
 from tracer.views.terminal.page import INDENT, LEAST_BODY, Page
@@ -18,6 +18,8 @@ _STATUS_STYLES: dict[Status, str] = {"present": "green", "absent": "bold red", "
 _LABEL = 9
 _MOST_VICTIMS = 16
 _MOST_COLLATERAL = 8
+_MOST_INNER_PIDS = 6
+_MOST_PLACES = 3
 _WIDEST_NAME = 24
 _LEAST_WIDTH_FOR_BARS = 72
 
@@ -46,6 +48,9 @@ def write_facts(page: Page, report: Report, incident: Incident) -> None:
     elif victim is not None:
         label = "process" if incident.cause in _NO_VICTIM else "victim"
         _fact(page, label, _with_memory(victim))
+    people = incident.victims or ((victim,) if victim is not None else ())
+    _inner_pids(page, report.verdict, incident, people)
+    _ran_in(page, people)
     culprit = incident.culprit
     if culprit is not None:
         itself = victim is not None and victim.pid == culprit.pid and len(incident.victims) < 2
@@ -58,6 +63,9 @@ def write_facts(page: Page, report: Report, incident: Incident) -> None:
     if incident.sender is not None:
         _fact(page, "sender", words.sender(incident.sender))
     limit = incident.limit
+    whose = words.whose_limit(limit) if limit is not None else None
+    if whose is not None:
+        _fact(page, "limit", f"of {whose}")
     if limit is not None and (limit.mem_available_bytes is not None or limit.swap_total_bytes is not None):
         swap = "no swap" if limit.swap_total_bytes == 0 else (
             f"swap {format_bytes(limit.swap_free_bytes)} free of {format_bytes(limit.swap_total_bytes)}"
@@ -179,6 +187,43 @@ def _fact(page: Page, label: str, text: str, *, shortened: bool = True) -> None:
 def _with_memory(process: Process) -> str:
     memory = words.memory(process)
     return f"{words.described(process)}: {memory}" if memory else words.described(process)
+
+
+def _inner_pids(page: Page, verdict: Verdict, incident: Incident, victims: Sequence[Process]) -> None:
+    """Whose pid in a container's log is another one here: of several victims the table tells."""
+    people: list[tuple[int, tuple[int, ...] | None, str]] = []
+    if len(victims) == 1:
+        people.append((victims[0].pid, victims[0].ns_pids, "the victim" if incident.cause not in _NO_VICTIM else ""))
+    if incident.culprit is not None:
+        people.append((incident.culprit.pid, incident.culprit.ns_pids, "which grew"))
+    if incident.trigger is not None:
+        people.append((incident.trigger.pid, incident.trigger.ns_pids, "the trigger"))
+    if incident.sender is not None and incident.sender.pid is not None:
+        people.append((incident.sender.pid, incident.sender.ns_pids, "the sender"))
+    people += [(fallen.pid, fallen.ns_pids, fallen.who or "went down") for fallen in incident.collateral]
+    met = {process.pid for process in victims} if len(victims) > 1 else set()
+    contained = any(process.place is not None and process.place.container for process in victims)
+    where = "in its container" if contained else "in its pid namespace"
+    outside = "on the host" if verdict.pids_of == "host" else "outside of it"
+    rows: list[str] = []
+    for pid, ns_pids, who in people:
+        if pid not in met and ns_pids is not None and len(ns_pids) > 1 and ns_pids[-1] != pid:
+            told = words.same_process((pid, *ns_pids[1:]), *(() if rows else (where, outside)))
+            rows.append(f"{told}: {who}" if who else told)
+        met.add(pid)
+    for index, row in enumerate(rows[:_MOST_INNER_PIDS]):
+        _fact(page, "" if index else "pids", row)
+    if len(rows) > _MOST_INNER_PIDS:
+        _fact(page, "", f"and {len(rows) - _MOST_INNER_PIDS} more")
+
+
+def _ran_in(page: Page, people: Sequence[Process]) -> None:
+    """Where the victims ran, each place once."""
+    places = [place for place in dict.fromkeys(map(words.ran_in, people)) if place]
+    for index, place in enumerate(places[:_MOST_PLACES]):
+        _fact(page, "" if index else "ran in", place)
+    if len(places) > _MOST_PLACES:
+        _fact(page, "", f"and {len(places) - _MOST_PLACES} more places")
 
 
 def _victims(page: Page, victims: tuple[Process, ...]) -> None:

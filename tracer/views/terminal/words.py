@@ -3,9 +3,11 @@
 
 import re
 import shlex
+from collections.abc import Sequence
 
+from tracer.attribution import places
 from tracer.units import format_bytes, format_duration, format_limit
-from tracer.verdict.model import Cause, Incident, Job, Level, Process, Role, Rung, Sender, SenderKind
+from tracer.verdict.model import Cause, Incident, Job, Level, Limit, Process, Role, Rung, Sender, SenderKind
 from tracer.verdict.programs import WORDS as TRADES
 
 UNKNOWN = "?"
@@ -107,7 +109,24 @@ def _with_inner(process: Process, where: str) -> str:
 
 def described(process: Process) -> str:
     """`rank 0, pid 41210, python`."""
-    return ", ".join(part for part in (who(process), pid(process), process.comm) if part)
+    return ", ".join(part for part in (who(process), f"pid {process.pid}", process.comm) if part)
+
+
+def same_process(ns_pids: Sequence[int], where: str = "", outside: str = "") -> str:
+    """`pid 17 in its container is pid 41233 on the host`; with the levels in between, where they are known."""
+    *outer, inner = ns_pids
+    told = [f"pid {outer[0]} {outside}".rstrip(), *(f"pid {pid} in between" for pid in outer[1:])]
+    return f"pid {f'{inner} {where}'.rstrip()} is {' and '.join(told)}"
+
+
+def ran_in(process: Process) -> str:
+    """`container 3f2a91b0c1d2 (containerd), pod 7c1e..., QoS burstable`; empty where nothing is known."""
+    return places.describe(process.place) if process.place is not None else ""
+
+
+def whose_limit(limit: Limit) -> str | None:
+    """`container 3f2a91b0c1d2 (containerd)`, `Slurm job 88`; `None`: the cgroup is not known to be anything's own."""
+    return places.describe_itself(limit.place) if limit.place is not None else None
 
 
 def memory(process: Process) -> str:
