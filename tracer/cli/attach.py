@@ -40,18 +40,24 @@ class AttachCommand:
 
     Finds all processes below a process, or in a cgroup, and watches them until the last one has ended, until
     Ctrl-C, or with --detach until `oomtrace stop`. The job is never touched: it does not end with the watching.
+
+    A container, a Slurm job and a unit are found by the paths of their memory cgroups; no runtime is asked.
     """
 
     name = "attach"
     examples = (
         ("Watch a job that runs already, from now on", "sudo oomtrace attach --pid 4711"),
-        ("Watch a container, and all that is started in it",
-         "sudo oomtrace attach --cgroup /sys/fs/cgroup/memory/docker/0123abc"),
+        ("Watch a container, and all that is started in it", "sudo oomtrace attach --container 3f2a91b0c1d2"),
+        ("Watch one step of a Slurm job", "sudo oomtrace attach --slurm-job 51723.0"),
+        ("Watch a service, in the background", "sudo oomtrace attach --unit train.service --detach"),
         ("Go on in the background, and end that later", "sudo oomtrace attach --pid 4711 --detach"),
     )  # fmt: skip
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        parser.usage = "oomtrace attach (--pid PID ... | --cgroup PATH) [options]"
+        parser.usage = (
+            "oomtrace attach (--pid PID ... | --container ID | --slurm-job ID[.STEP] |\n"
+            "                        --unit NAME | --cgroup PATH) [options]"
+        )
         parser.add_argument(
             "--pid", metavar="PID", action="append", default=[], help="a process, and all below it; may be repeated"
         )
@@ -60,6 +66,13 @@ class AttachCommand:
             metavar="PATH",
             help="all processes in a memory cgroup, as /proc/PID/cgroup shows it or as a folder in /sys/fs/cgroup",
         )
+        parser.add_argument(
+            "--container", metavar="ID", help="all processes in a container, by its id or the first digits of that"
+        )
+        parser.add_argument(
+            "--slurm-job", metavar="ID[.STEP]", help="all processes of a Slurm job on this node, or of one step"
+        )
+        parser.add_argument("--unit", metavar="NAME", help="all processes of a systemd unit or slice")
         add_output_options(parser)
         parser.add_argument("--detach", action="store_true", help="go on in the background; end it with: oomtrace stop")
         parser.add_argument("--pid-file", metavar="FILE", help="say there who records, for as long as that goes on")
@@ -68,7 +81,15 @@ class AttachCommand:
     def run(self, args: argparse.Namespace) -> int:
         if args.detach and args.record == "-" and args.report is None:
             raise UsageError("--detach without a recording needs --report FILE: else nothing is left of it")
-        target = targets.find_target(args.pid, args.cgroup)
+        target = targets.find_target(
+            targets.Asked(
+                pids=args.pid,
+                cgroup=args.cgroup,
+                container=args.container,
+                slurm_job=args.slurm_job,
+                unit=args.unit,
+            )
+        )
         caller = find_caller(os.environ)
         raise_rlimits()
         if args.detach and args.record is None:

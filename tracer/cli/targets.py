@@ -3,7 +3,9 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from tracer.cli import selecting
 from tracer.cli.console import shown
 from tracer.errors import InputError, UsageError
 from tracer.pipeline import Target
@@ -13,20 +15,52 @@ from tracer.sources.procfs import read_stat, read_status
 MAX_ANCESTORS = 4096
 
 
-def find_target(pids: Sequence[str], cgroup: str | None, *, proc_root: str = "/proc") -> Target:
+@dataclass(frozen=True)
+class Asked:
+    """One of these, as it was typed."""
+
+    pids: Sequence[str] = ()
+    cgroup: str | None = None
+    container: str | None = None
+    slurm_job: str | None = None
+    unit: str | None = None
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Those that were given."""
+        given = {
+            "--pid": self.pids or None,
+            "--cgroup": self.cgroup,
+            "--container": self.container,
+            "--slurm-job": self.slurm_job,
+            "--unit": self.unit,
+        }
+        return tuple(option for option, value in given.items() if value is not None)
+
+
+def find_target(asked: Asked, *, proc_root: str = "/proc", cgroup_root: str = "/sys/fs/cgroup") -> Target:
     """What is meant.
 
     Raises:
-        UsageError: neither or both were given, or something that cannot be watched.
-        InputError: there is no such process or cgroup.
+        UsageError: none or several were given, or something that cannot be watched.
+        InputError: there is no such process or cgroup, or it cannot be told which one is meant.
     """
-    if cgroup is not None and pids:
-        raise UsageError("give --pid or --cgroup, not both")
-    if cgroup is not None:
-        return Target(cgroup=_cgroup(cgroup))
-    if not pids:
-        raise UsageError("nothing to attach to", next_command="sudo oomtrace attach --pid PID (or --cgroup PATH)")
-    return Target(processes=tuple(dict.fromkeys(_process(pid, proc_root) for pid in pids)))
+    if len(asked.options) > 1:
+        raise UsageError(f"give {' or '.join(asked.options)}, not {'both' if len(asked.options) == 2 else 'all'}")
+    if asked.pids:
+        return Target(processes=tuple(dict.fromkeys(_process(pid, proc_root) for pid in asked.pids)))
+    if not asked.options:
+        raise UsageError("nothing to attach to", next_command="sudo oomtrace attach --pid PID (or see --help)")
+    cgroups = CgroupSource(cgroup_root, proc_root=proc_root)
+    if cgroups.version is None:
+        raise InputError("there is no memory controller here, so no memory cgroup")
+    if asked.container is not None:
+        return Target(cgroup=selecting.find_container(asked.container, cgroups))
+    if asked.slurm_job is not None:
+        return Target(cgroup=selecting.find_slurm_job(asked.slurm_job, cgroups))
+    if asked.unit is not None:
+        return Target(cgroup=selecting.find_unit(asked.unit, cgroups))
+    return Target(cgroup=_cgroup(asked.cgroup or "", cgroups))
 
 
 def has_us_in_it(target: Target, *, proc_root: str = "/proc") -> bool:
@@ -46,9 +80,9 @@ def has_us_in_it(target: Target, *, proc_root: str = "/proc") -> bool:
 
 
 def describe(target: Target, *, proc_root: str = "/proc") -> str:
-    """`process 4711 (python3)`, `processes 12 and 13`, `cgroup /docker/abc`."""
+    """`process 4711 (python3)`, `processes 12 and 13`, `cgroup /a/b`, `Slurm job 88, cgroup /slurm/...`."""
     if target.cgroup is not None:
-        return f"cgroup {shown(target.cgroup)}"
+        return selecting.describe(target.cgroup)
     pids = [str(pid) for pid, _ in target.processes]
     if len(pids) > 1:
         return f"processes {', '.join(pids[:-1])} and {pids[-1]}"
@@ -81,10 +115,7 @@ def _has_threads(proc_root: str, pid: int) -> bool:
         return False
 
 
-def _cgroup(text: str) -> str:
-    cgroups = CgroupSource()
-    if cgroups.version is None:
-        raise InputError("there is no memory controller here, so no memory cgroup")
+def _cgroup(text: str, cgroups: CgroupSource) -> str:
     path = cgroups.path_of(os.path.abspath(text) if text.startswith((".", "/sys/")) else text)
     if path is None or cgroups.processes(path) is None:
         how = "give its path as /proc/PID/cgroup shows it, or its folder in /sys/fs/cgroup"

@@ -7,7 +7,7 @@ in events it is text that can be shown. A cgroup that is removed while it is rea
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,6 +94,15 @@ class CgroupSource:
         if _within(path, mount_point):
             path = _normal(f"{self._hierarchy.root}/{path[len(mount_point) :]}")
         return path if self.folder(path) is not None else None
+
+    def everywhere(self) -> Iterator[str]:
+        """The paths of all cgroups that the mount shows, those above first."""
+        if self._hierarchy is None:
+            return
+        mount_point, top = self._hierarchy.mount_point, self._hierarchy.root
+        for folder, below, _ in os.walk(mount_point):
+            below.sort()
+            yield _normal(f"{top}/{folder[len(mount_point) :]}")
 
     def processes(self, path: str) -> tuple[int, ...] | None:
         """In the cgroup and in all below it, as this pid namespace numbers them; `None`: there is no such cgroup."""

@@ -47,7 +47,7 @@ def sleeper():
 @pytest.mark.parametrize(
     "options, said",
     [
-        ([], "nothing to attach to\ntry: sudo oomtrace attach --pid PID (or --cgroup PATH)"),
+        ([], "nothing to attach to\ntry: sudo oomtrace attach --pid PID (or see --help)"),
         (["--pid", "x"], "x is no process id"),
         (["--pid", "-1"], ""),
         (["--pid", "0"], "0 is no process id"),
@@ -56,6 +56,14 @@ def sleeper():
         (["--pid", "\x1b[31m"], "\\x1b[31m is no process id"),
         (["--pid", str(os.getpid())], "is oomtrace itself"),
         (["--pid", "1", "--cgroup", "/"], "give --pid or --cgroup, not both"),
+        (["--pid", "1", "--unit", "a", "--container", "b"], "give --pid or --container or --unit, not all"),
+        (["--container", ""], "--container needs an id"),
+        (["--container", "docker://"], "--container needs an id"),
+        (["--slurm-job", "12_3"], "12_3 is no Slurm job: give its number"),
+        (["--slurm-job", "12.weird"], "12.weird is no Slurm job"),
+        (["--slurm-job", "\x1b[2J"], "\\x1b[2J is no Slurm job"),
+        (["--unit", ""], "--unit needs a name"),
+        (["--unit", "a/../b"], "a/../b is no name of a unit"),
         (["--pid", "1", "--detach", "--record", "-"], "--detach without a recording needs --report FILE"),
     ],
     ids=str,
@@ -149,7 +157,7 @@ def test_a_cgroup_may_be_named_by_its_path_or_its_folder():
     assert os.getpid() in cgroups.processes(own)
     assert os.getpid() in cgroups.processes("/")
     assert cgroups.processes("/no/such") is None
-    assert targets.find_target([], own).cgroup == own
+    assert targets.find_target(targets.Asked(cgroup=own)).cgroup == own
 
 
 RECORDER = """

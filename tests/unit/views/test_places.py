@@ -46,6 +46,14 @@ def test_of_many_that_went_down_the_first_are_told_with_their_inner_pids() -> No
     assert "pid 507: rank 7" not in said
 
 
+def test_a_name_that_ends_in_the_pid_does_not_say_it_twice() -> None:
+    fallen = (Collateral(pid=512, ns_pids=(512, 1), who="python3 512", how="exit 1"),)
+
+    assert "pid 1 in its pid namespace is pid 512 on the host: python3 went down" in told(
+        report(incident(collateral=fallen))
+    )
+
+
 def test_each_place_is_told_once_and_of_many_the_first() -> None:
     places = [place_of(f"/slurm/uid_1/job_{n}") for n in (5, 5, 6, 7, 8, 9)]
     victims = tuple(Process(pid=n, place=place) for n, place in enumerate(places))

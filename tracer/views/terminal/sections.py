@@ -209,7 +209,9 @@ def _inner_pids(page: Page, verdict: Verdict, incident: Incident, victims: Seque
     for pid, ns_pids, who in people:
         if pid not in met and ns_pids is not None and len(ns_pids) > 1 and ns_pids[-1] != pid:
             told = words.same_process((pid, *ns_pids[1:]), *(() if rows else (where, outside)))
-            rows.append(f"{told}: {who}" if who else told)
+            # A process without a part in the training is named with its pid, which stands here already.
+            name = who.removesuffix(f" {pid}")
+            rows.append(f"{told}: {name}" if name else told)
         met.add(pid)
     for index, row in enumerate(rows[:_MOST_INNER_PIDS]):
         _fact(page, "" if index else "pids", row)

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cgroups by what they are: a container by its id, a Slurm job or step by its number, a systemd unit by its name.
+
+Nobody is asked but the hierarchy of the memory controller: what its paths do not say (a container's name, a pod's) is
+the runtime's to know.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from tracer.attribution.cgroup_paths import place_of
+from tracer.attribution.places import SHORT_ID, Place, describe_itself
+from tracer.cli.console import shown
+from tracer.errors import InputError, UsageError
+from tracer.sources.cgroups import CgroupSource
+
+MOST_SHOWN = 6
+_HEX = re.compile(r"[0-9a-f]+(?:-[0-9]*)?")
+_FULL_ID = re.compile(r"[0-9a-f]{64}")
+_STEP = re.compile(r"(?P<job>[0-9]{1,10})(?:\.(?P<step>[0-9]{1,10}|batch|extern|interactive))?")
+_UNIT_KINDS = (".service", ".scope", ".slice", ".socket", ".mount", ".swap")
+
+Found = tuple[str, Place]
+"""The path of a cgroup, and what it is."""
+
+
+def find_container(text: str, cgroups: CgroupSource) -> str:
+    """The cgroup of a container, by its id or the beginning of that; LXC and nspawn know theirs by name.
+
+    Args:
+        text: also as kubectl shows it, `containerd://3f2a...`.
+
+    Raises:
+        UsageError: it says nothing.
+        InputError: there is no such container, or there are several.
+    """
+    wanted = text.rpartition("://")[2]
+    if not wanted:
+        raise UsageError("--container needs an id, or its first digits")
+    here = [(path, place) for path, place in _everywhere(cgroups) if place.itself == "container"]
+    found = [one for one in here if one[1].container == wanted]
+    wanted = wanted.lower()
+    if not found and _HEX.fullmatch(wanted):
+        found = [one for one in here if _HEX.fullmatch(_id(one)) and _id(one).startswith(wanted)]
+    if found:
+        return _only(found, f"container {shown(text)}", cgroups, name=_id_and_runtime)
+    what = f"no container {shown(text)}"
+    if not _HEX.fullmatch(wanted):
+        what += " (a name is known to its runtime alone, and that is not asked: give the id)"
+    raise InputError(f"{what}: {_instead(here, 'container', _id_and_runtime)}")
+
+
+def find_slurm_job(text: str, cgroups: CgroupSource) -> str:
+    """The cgroup of a Slurm job, or of one of its steps: `88`, `88.0`, `88.batch`.
+
+    Raises:
+        UsageError: it is neither.
+        InputError: no such job or step runs here.
+    """
+    asked = _STEP.fullmatch(text)
+    if asked is None:
+        raise UsageError(f"{shown(text)} is no Slurm job: give its number (SLURM_JOB_ID), or ID.STEP")
+    job, step = asked["job"].lstrip("0") or "0", asked["step"]
+    if step is not None and step.isdecimal():
+        step = step.lstrip("0") or "0"
+    here = list(_everywhere(cgroups))
+    jobs = [one for one in here if one[1].itself == "slurm_job"]
+    mine = [one for one in jobs if one[1].slurm_job == job]
+    if not mine:
+        why = _instead(jobs, "Slurm job", lambda one: one[1].slurm_job or "?")
+        raise InputError(f"no Slurm job {job} with a memory cgroup here: {why}")
+    if step is None:
+        return _only(mine, f"Slurm job {job}", cgroups)
+    steps = [one for one in here if one[1].itself == "slurm_step" and one[1].slurm_job == job]
+    found = [one for one in steps if one[1].slurm_step == step]
+    if not found:
+        why = _instead(steps, "step", lambda one: one[1].slurm_step or "?")
+        raise InputError(f"no step {step} of Slurm job {job} here: {why}")
+    return _only(found, f"step {step} of Slurm job {job}", cgroups)
+
+
+def find_unit(text: str, cgroups: CgroupSource) -> str:
+    """The cgroup of a systemd unit, a slice among them: of this machine's own systemd, else of a user's or container's.
+
+    Args:
+        text: without a suffix a service is meant, as `systemctl` has it.
+
+    Raises:
+        UsageError: it is no name.
+        InputError: it has no cgroup, or there are several.
+    """
+    if not text or "/" in text:
+        raise UsageError(f"{shown(text)} is no name of a unit" if text else "--unit needs a name")
+    name = text if text.endswith(_UNIT_KINDS) else f"{text}.service"
+    units = [one for one in _everywhere(cgroups) if _unit(one) is not None]
+    found = [one for one in units if _unit(one) == name]
+    own = [one for one in found if one[1].user_unit is None and _is_outside(one)]
+    if found:
+        return _only(own or found, f"unit {shown(name)}", cgroups)
+    import difflib
+
+    near = difflib.get_close_matches(name, {_unit(one) or "" for one in units}, n=MOST_SHOWN)
+    meant = f"; there is {_listed([shown(one) for one in near])}" if near else ""
+    raise InputError(
+        f"no memory cgroup of unit {shown(name)}: it does not run, or systemd makes none for it "
+        f"(MemoryAccounting=no){meant}"
+    )
+
+
+def _everywhere(cgroups: CgroupSource) -> Iterable[Found]:
+    for path in cgroups.everywhere():
+        place = place_of(path)
+        if place is not None:
+            yield path, place
+
+
+def _id(one: Found) -> str:
+    return one[1].container or ""
+
+
+def _id_and_runtime(one: Found) -> str:
+    container = _id(one)
+    short = container[:SHORT_ID] if _FULL_ID.fullmatch(container) else container
+    return f"{short} ({one[1].runtime})" if one[1].runtime else short
+
+
+def _unit(one: Found) -> str | None:
+    """The unit that this very cgroup is."""
+    name = one[0].rpartition("/")[2].removeprefix("_")
+    return name if name in (one[1].unit, one[1].user_unit, one[1].slice) else None
+
+
+def _is_outside(one: Found) -> bool:
+    return one[1].container is None or one[1].container in one[0].rpartition("/")[2]
+
+
+def _only(
+    found: Sequence[Found], what: str, cgroups: CgroupSource, *, name: Callable[[Found], str] | None = None
+) -> str:
+    """The one that is meant: of several by one name the one that all others are in, or the one with processes."""
+    if name is not None and len({_id(one) for one in found}) > 1:
+        raise InputError(f"{what} may be any of {_listed([shown(name(one)) for one in found])}: give more of its id")
+    paths = [path for path, _ in found]
+    top = min(paths, key=len)
+    if all(path == top or path.startswith(f"{top}/") for path in paths):
+        return top
+    alive = [path for path in paths if cgroups.processes(path)]
+    if len(alive) == 1:
+        return alive[0]
+    folders = [shown(path) for path in paths]
+    raise InputError(f"there are {len(found)} of {what}: give --cgroup with one of {_listed(folders)}")
+
+
+def _instead(here: Sequence[Found], what: str, name: Callable[[Found], str]) -> str:
+    if not here:
+        return f"there is no {what} here" + ("" if os.geteuid() == 0 else ", as far as you may see")
+    names = [shown(name(one)) for one in here]
+    return f"there is {_listed(list(dict.fromkeys(names)))}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    most = names[:MOST_SHOWN]
+    return ", ".join(most) + (f" and {len(names) - len(most)} more" if len(names) > len(most) else "")
+
+
+def describe(path: str) -> str:
+    """`container 3f2a91b0c1d2 (docker), cgroup /docker/3f2a...`."""
+    place = place_of(path)
+    itself = describe_itself(place) if place is not None else None
+    return f"cgroup {shown(path)}" if itself is None else f"{itself}, cgroup {shown(path)}"
