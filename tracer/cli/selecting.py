@@ -16,6 +16,7 @@ from tracer.errors import InputError, UsageError
 from tracer.sources.cgroups import CgroupSource
 
 MOST_SHOWN = 6
+_SCHEME = re.compile(r"\A[a-z0-9.-]+://")
 _HEX = re.compile(r"[0-9a-f]+(?:-[0-9]*)?")
 _FULL_ID = re.compile(r"[0-9a-f]{64}")
 _STEP = re.compile(r"(?P<job>[0-9]{1,10})(?:\.(?P<step>[0-9]{1,10}|batch|extern|interactive))?")
@@ -35,7 +36,7 @@ def find_container(text: str, cgroups: CgroupSource) -> str:
         UsageError: it says nothing.
         InputError: there is no such container, or there are several.
     """
-    wanted = text.rpartition("://")[2]
+    wanted = _SCHEME.sub("", text, count=1)
     if not wanted:
         raise UsageError("--container needs an id, or its first digits")
     here = [(path, place) for path, place in _everywhere(cgroups) if place.itself == "container"]

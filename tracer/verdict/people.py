@@ -111,7 +111,9 @@ def _cgroup(story: Story, identity: ProcessId, kill: Kill | None) -> str | None:
     if kill is not None and is_whole(kill) and not any(level.name_cut for level in kill.levels):
         return "/" + "/".join(level.name for level in reversed(kill.levels[:-1]))
     member = story.tree.processes.get(identity)
-    return next((s.cgroup for s in reversed(member.seen) if s.cgroup is not None), None) if member else None
+    seen = next((s.cgroup for s in reversed(member.seen) if s.cgroup is not None), None) if member else None
+    logged = kill.logged_decision if kill is not None else None
+    return seen if seen is not None or logged is None else logged.task_memcg
 
 
 def _memory(story: Story, identity: ProcessId, kill: Kill | None) -> dict[str, int | None]:

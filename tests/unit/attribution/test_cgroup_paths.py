@@ -55,6 +55,9 @@ def test_what_is_of_no_known_shape_is_not_guessed(path: str | None) -> None:
         (f"/kubepods.slice/kubepods-burstable-pod{UID}.slice", "pod_uid"),
         ("/user.slice/user-x.slice", "uid"),
         ("/machine.slice/machine-a.scope/load", "container"),
+        (f"{JOB_V2}/step_0/slurm/task_1", "slurm_task"),
+        (f"/{'x' * 250}.service", "unit"),
+        (f"{'/a' * 9000}/docker/{ID}", "container"),
     ],
 )
 def test_a_name_out_of_its_place_says_nothing(path: str, missing: str) -> None:

@@ -26,6 +26,7 @@ PATHS = {
     "/system.slice/sshd.socket": (),
     "/system.slice/_memory.service": (62,),
     r"/system.slice/system-systemd\x2dfsck.slice/systemd-fsck@dev-a\x2db.service": (63,),
+    "/user.slice/user-7.slice/user@7.service/app.slice/ssh.service": (72,),
     "/user.slice/user-7.slice/user@7.service/app.slice/jupyter.service": (71,),
     "/user.slice/user-8.slice/user@8.service/app.slice/jupyter.service": (81,),
     "/user.slice/user-7.slice/user@7.service/app.slice/once.service": (),

@@ -4,8 +4,9 @@
 import msgspec
 import pytest
 
-from tests.unit.verdict.scenes import LAUNCHER, RANK, WORKERS, Scene, changed, primary, worker_killed
-from tracer.events import AnyEvent, Header, LoggedDecision, OomLevel, ProcessForked, ProcessSeen
+from tests.unit.verdict.scenes import LAUNCHER, RANK, WORKERS, Scene, changed, primary, without, worker_killed
+from tests.unit.verdict.test_counted import Unwatched
+from tracer.events import AnyEvent, CgroupSample, Header, LoggedDecision, OomLevel, ProcessForked, ProcessSeen
 from tracer.units import NS_PER_S
 from tracer.verdict.judge import judge
 from tracer.verdict.model import Incident
@@ -77,6 +78,32 @@ def test_the_place_is_that_of_the_kill_and_not_of_an_earlier_cgroup() -> None:
     assert incident.victim is not None
     assert incident.victim.place is not None
     assert (incident.victim.place.container, incident.victim.place.session) == (ID, None)
+
+
+def test_a_limit_that_only_counts_tell_of_has_its_owner_too() -> None:
+    scene = Unwatched()
+    scene.start()
+    scene.child(RANK)
+    scene.pass_time(NS_PER_S)
+    scene.zombie(RANK, 9)
+    scene.gone(RANK)
+    events = changed(scene.over(1 << 8, counted=1), CgroupSample, path="/slurm/uid_5/job_88")
+    incident = primary(judge(events))
+
+    assert incident.limit is not None
+    assert incident.limit.place is not None
+    assert (incident.limit.place.itself, incident.limit.place.slurm_job) == ("slurm_job", "88")
+    assert incident.limit.chain[0].place == incident.limit.place
+
+
+def test_where_nobody_looked_at_the_victim_in_time_the_kernels_log_says_where_it_ran() -> None:
+    unseen = without(worker_killed(), OomLevel)
+    events = changed(unseen, LoggedDecision, task_memcg="/slurm/uid_5/job_88/step_0")
+    for seen, job in ((None, "88"), ("/slurm/uid_5/job_9", "9")):
+        incident = primary(judge(changed(events, ProcessSeen, cgroup=seen)))
+        assert incident.victim is not None
+        assert incident.victim.place is not None
+        assert incident.victim.place.slurm_job == job
 
 
 def all_ns_pids(incident: Incident) -> dict[int, tuple[int, ...] | None]:
