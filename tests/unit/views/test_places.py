@@ -7,7 +7,7 @@ from tests.unit.views.building import report
 from tests.unit.views.contained import CONTAINED, LOADER
 from tests.unit.views.kills import RANKS, WORKER
 from tracer.attribution.cgroup_paths import place_of
-from tracer.verdict.model import Collateral, Incident, Limit, Process, Report
+from tracer.verdict.model import Collateral, Incident, Limit, Process, Report, Sender
 from tracer.views import terminal
 
 
@@ -52,6 +52,15 @@ def test_a_name_that_ends_in_the_pid_does_not_say_it_twice() -> None:
     assert "pid 1 in its pid namespace is pid 512 on the host: python3 went down" in told(
         report(incident(collateral=fallen))
     )
+
+
+def test_a_sender_is_told_with_where_it_ran_and_else_with_its_cgroup() -> None:
+    cgroup = "/user.slice/user-1000.slice/session-3.scope"
+    by = Sender(pid=812, comm="kill", kind="outside", cgroup=cgroup, place=place_of(cgroup))
+
+    assert "kill, pid 812, in session 3 of user 1000; from outside the job" in told(report(incident(sender=by)))
+    unknown = msgspec.structs.replace(by, cgroup="/A1", place=None)
+    assert "kill, pid 812, in /A1; from outside the job" in told(report(incident(sender=unknown)))
 
 
 def test_each_place_is_told_once_and_of_many_the_first() -> None:

@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from tracer.attribution.cgroup_paths import place_of
 from tracer.events import CgroupSample
 from tracer.units import NS_PER_S, NS_PER_US, format_bytes, format_duration, format_limit, has_limit
 from tracer.verdict import people
@@ -113,6 +114,7 @@ def _finding(case: Case, stall: _Stall) -> Finding:
         limited=has_limit(limit_bytes),
         oom_events=last.oom_local,
         owner=True,
+        place=place_of(last.path),
     )
     lasted = format_duration(stall.span_ns)
     return Finding(
@@ -132,6 +134,7 @@ def _finding(case: Case, stall: _Stall) -> Finding:
                 usage_bytes=level.usage_bytes,
                 limit_bytes=level.limit_bytes,
                 chain=(level,),
+                place=level.place,
             ),
             proof=links,
         ),

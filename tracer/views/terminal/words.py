@@ -146,7 +146,7 @@ def anonymous(process: Process) -> str:
 
 
 def sender(by: Sender) -> str:
-    """`kill, pid 812, uid 0, below sshd > bash, in /user.slice/...; from outside the job`."""
+    """`kill, pid 812, uid 0, below sshd > bash, in session 3 of user 1000; from outside the job`."""
     if by.kind == "kernel" and by.pid is None:
         return "the kernel"
     parts = [by.comm or "a process"]
@@ -159,7 +159,9 @@ def sender(by: Sender) -> str:
         parts.append(f"below {' > '.join(reversed(above))}")
     elif by.parent_comm and by.kind != "daemon":
         parts.append(f"started by {by.parent_comm}")
-    if by.cgroup not in {None, "/"}:
+    if by.place is not None:
+        parts.append(f"in {places.describe(by.place)}")
+    elif by.cgroup not in {None, "/"}:
         parts.append(f"in {by.cgroup}")
     trade = f"; {TRADES[by.trade]}, by {by.known_by}" if by.trade is not None else ""
     return f"{', '.join(parts)}{trade if by.kind == 'daemon' else f'; {_SENDERS[by.kind]}{trade}'}"
