@@ -122,7 +122,7 @@ INLINE void fill_name(struct oom_level *level, struct kernfs_node *kn)
 	level->name_cut = last != 0;
 }
 
-INLINE void send_levels(struct mem_cgroup *memcg, u32 tgid, u64 ts_ns)
+INLINE void send_levels(void *ctx, struct mem_cgroup *memcg, u32 tgid, u64 ts_ns)
 {
 	for (u32 depth = 0; depth < MAX_LEVELS && memcg; depth++) {
 		struct cgroup *cgroup = cgroup_of(memcg);
@@ -146,7 +146,7 @@ INLINE void send_levels(struct mem_cgroup *memcg, u32 tgid, u64 ts_ns)
 				level->oom_group = READ(memcg, mem_cgroup, oom_group);
 #endif
 			fill_name(level, kn);
-			submit(level, KIND_OOM_LEVEL);
+			submit(ctx, level, KIND_OOM_LEVEL);
 		}
 		memcg = (struct mem_cgroup *)READ(memcg, cgroup_subsys_state, parent);
 	}

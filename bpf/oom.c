@@ -69,7 +69,7 @@ INLINE void send_stack(void *ctx, u32 tgid, u64 ts_ns)
 	stack->tgid = tgid;
 	bytes = bpf_get_stack(ctx, stack->addresses, sizeof(stack->addresses), 0);
 	stack->depth = bytes < 0 ? 0 : (u64)bytes >> 3;
-	submit(stack, KIND_OOM_STACK);
+	submit(ctx, stack, KIND_OOM_STACK);
 }
 
 int on_mark_victim(struct bpf_raw_tracepoint_args *ctx)
@@ -93,9 +93,9 @@ int on_mark_victim(struct bpf_raw_tracepoint_args *ctx)
 		mark->trigger_start_ns = start_of(trigger);
 		READ_INTO(mark->trigger_comm, trigger, task_struct, comm);
 		mark->levels = memcg_levels(memcg);
-		submit(mark, KIND_OOM_MARK);
+		submit(ctx, mark, KIND_OOM_MARK);
 	}
-	send_levels(memcg, tgid, ts_ns);
+	send_levels(ctx, memcg, tgid, ts_ns);
 	send_stack(ctx, tgid, ts_ns);
 	return 0;
 }
@@ -105,7 +105,7 @@ int on_mark_victim(struct bpf_raw_tracepoint_args *ctx)
  * place where the constraint and the allocation's order and flags are at hand. Optional: a static function
  * may be inlined, and fentry or kprobes may be forbidden.
  */
-INLINE void send_decision(struct oom_control *oc)
+INLINE void send_decision(void *ctx, struct oom_control *oc)
 {
 	struct oom_decision *decision =
 		reserve(KIND_OOM_DECISION, sizeof(*decision), bpf_ktime_get_ns());
@@ -127,17 +127,17 @@ INLINE void send_decision(struct oom_control *oc)
 #ifdef HAS_OOM_CONTROL_CONSTRAINT
 	decision->constraint = READ(oc, oom_control, constraint);
 #endif
-	submit(decision, KIND_OOM_DECISION);
+	submit(ctx, decision, KIND_OOM_DECISION);
 }
 
 KFUNC_PROBE(oom_kill_process, struct oom_control *oc)
 {
-	send_decision(oc);
+	send_decision(ctx, oc);
 	return 0;
 }
 
 int on_oom_kill_process(struct pt_regs *ctx)
 {
-	send_decision((struct oom_control *)PT_REGS_PARM1(ctx));
+	send_decision(ctx, (struct oom_control *)PT_REGS_PARM1(ctx));
 	return 0;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0
 /*
- * What all hooks share: the ring buffer, its counters, the tree filter, explicit reads of kernel memory.
+ * What all hooks share: the way to user space, its counters, the tree filter, explicit reads of kernel memory.
  *
  * The loader joins the fragments into one translation unit, this one first, since BCC drops probe
  * functions of included files without a word. kernel.h is generated at load time from the running
@@ -16,10 +16,31 @@
 #define ABSENT ((u64)-1)
 #define ABSENT32 ((u32)-1)
 
+#if PERF_BUFFER
+/* Kernels without a ring buffer may have no arrays that can be mapped either (5.5). */
+#define MMAPABLE 0
+#define ENOSPC 28
+
+/* Of each CPU the descriptor of its buffer, which user space puts there. */
+BPF_PERF_OUTPUT(events);
+/*
+ * Where a record is put together before it is copied: one room per CPU and kind of record, since a program may
+ * interrupt another one of its CPU. A kind of record has one program, and that one never meets itself on a CPU:
+ * fork, exec, exit and mark_victim happen in tasks alone, and raw tracepoints are not preempted (before 5.8, and
+ * where they are, from 6.2 on no program runs inside itself); signal_generate, which interrupts may reach as well,
+ * holds siglock with interrupts off; mark_victim and oom_kill_process hold oom_lock, one task of the machine at a
+ * time. An NMI sends no signal.
+ */
+struct record_room {
+	u64 words[ROOM_BYTES / 8];
+};
+BPF_PERCPU_ARRAY(rooms, struct record_room, RECORD_KINDS);
+#else
 /* include/linux/bpf.h: BPF_F_MMAPABLE. User space reads the counters without a system call. */
 #define MMAPABLE 1024
 
 BPF_RINGBUF_OUTPUT(events, RING_PAGES);
+#endif
 BPF_F_TABLE("array", u32, u64, counters, COUNTER_SLOTS, MMAPABLE);
 /* tgid -> start time of the processes of the job: user space adds the first one, fork adds the rest. */
 BPF_TABLE("hash", u32, u64, tree, TREE_ENTRIES);
@@ -49,12 +70,16 @@ INLINE void count(u32 slot)
 }
 
 /*
- * Room for one record, cleared (a ring buffer hands out old bytes) and with its head filled in; NULL,
- * and counted, when there is none. The loop is deliberate: see MAX_RECORD_BYTES in tracer/wire.py.
+ * Room for one record, cleared (it holds old bytes) and with its head filled in; NULL, and counted, when there
+ * is none. The loop is deliberate: see MAX_RECORD_BYTES in tracer/wire.py.
  */
 INLINE void *reserve(u32 kind, u32 size, u64 ts_ns)
 {
+#if PERF_BUFFER
+	u64 *record = (u64 *)rooms.lookup(&kind);
+#else
 	u64 *record = events.ringbuf_reserve(size);
+#endif
 
 	if (!record) {
 		count(COUNTER_DROPPED + kind);
@@ -68,9 +93,28 @@ INLINE void *reserve(u32 kind, u32 size, u64 ts_ns)
 	return record;
 }
 
-INLINE void submit(void *record, u32 kind)
+/* ctx: of the program, as the kernel gave it. */
+#define submit(ctx, record, kind) submit_bytes(ctx, record, sizeof(*(record)), kind)
+
+INLINE void submit_bytes(void *ctx, void *record, u32 size, u32 kind)
 {
+#if PERF_BUFFER
+	int error = events.perf_submit(ctx, record, size);
+
+	/*
+	 * A full buffer also makes a record of the kernel's own, which tells how many were lost but not of what
+	 * kind; before 56de4e8f9146 ("perf: Make perf_event_output() propagate the output() return", 5.1) it is
+	 * all that is told. User space holds the one count against the other.
+	 */
+	if (error == -ENOSPC)
+		count(COUNTER_FULL);
+	if (error) {
+		count(COUNTER_DROPPED + kind);
+		return;
+	}
+#else
 	bpf_ringbuf_submit(record, 0);
+#endif
 	count(COUNTER_SENT + kind);
 }
 

@@ -37,7 +37,7 @@ int on_process_fork(struct bpf_raw_tracepoint_args *ctx)
 	forked->own_parent_tgid = own_pid(parent);
 	forked->in_tree = tracked;
 	READ_INTO(forked->comm, child, task_struct, comm);
-	submit(forked, KIND_PROCESS_FORKED);
+	submit(ctx, forked, KIND_PROCESS_FORKED);
 	return 0;
 }
 
@@ -57,7 +57,7 @@ int on_process_exec(struct bpf_raw_tracepoint_args *ctx)
 	execed->tgid = tgid;
 	execed->old_tid = ctx->args[1];
 	READ_INTO(execed->comm, task, task_struct, comm);
-	submit(execed, KIND_PROCESS_EXECED);
+	submit(ctx, execed, KIND_PROCESS_EXECED);
 	return 0;
 }
 
@@ -90,7 +90,7 @@ INLINE u32 first_to_end(u64 id)
  * The children of a task that is going, before they are given to another parent. The list is read without
  * its lock: where it is cut short (a child that is just being reaped), a record counts as lost.
  */
-INLINE void tell_orphans(struct task_struct *task)
+INLINE void tell_orphans(void *ctx, struct task_struct *task)
 {
 	struct list_head *head =
 		(struct list_head *)((char *)task +
@@ -118,7 +118,7 @@ INLINE void tell_orphans(struct task_struct *task)
 		orphaned->own_tgid = own_pid(child);
 		orphaned->own_parent_tgid = own_parent_tgid;
 		READ_INTO(orphaned->comm, child, task_struct, comm);
-		submit(orphaned, KIND_PROCESS_ORPHANED);
+		submit(ctx, orphaned, KIND_PROCESS_ORPHANED);
 	}
 	if (at != head)
 		count(COUNTER_DROPPED + KIND_PROCESS_ORPHANED);
@@ -138,7 +138,7 @@ int on_process_exit(struct bpf_raw_tracepoint_args *ctx)
 	if (tracked)
 		tree.delete(&tgid);
 	if (follows_all())
-		tell_orphans(task);
+		tell_orphans(ctx, task);
 	/* Set by mark_oom_victim(), before the tracepoint, for as long as the signal_struct lives. */
 	marked = READ(signal, signal_struct, oom_mm) != 0;
 	if (!tracked && !marked && !follows_all())
@@ -154,6 +154,6 @@ int on_process_exit(struct bpf_raw_tracepoint_args *ctx)
 	exited->parent_tgid = tgid_of(parent_of(task));
 	exited->in_tree = tracked;
 	READ_INTO(exited->comm, task, task_struct, comm);
-	submit(exited, KIND_PROCESS_EXITED);
+	submit(ctx, exited, KIND_PROCESS_EXITED);
 	return 0;
 }

@@ -78,6 +78,6 @@ int on_signal_generate(struct bpf_raw_tracepoint_args *ctx)
 	READ_INTO(sent->comm, task, task_struct, comm);
 	READ_INTO(sent->sender_comm, sender, task_struct, comm);
 	READ_INTO(sent->sender_parent_comm, parent, task_struct, comm);
-	submit(sent, KIND_SIGNAL_SENT);
+	submit(ctx, sent, KIND_SIGNAL_SENT);
 	return 0;
 }

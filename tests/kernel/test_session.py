@@ -17,13 +17,15 @@ from tests.waiting import wait_for
 from tracer.errors import LoaderFailed, PermissionDenied
 from tracer.events import Kind, OomMark, SignalSent
 from tracer.kernel import session as module
-from tracer.kernel.handover import Limits
-from tracer.kernel.maps import _SYSCALL
+from tracer.kernel.bpfcalls import BPF_SYSCALL
+from tracer.kernel.handover import PERF_BUFFER, RING_BUFFER, Limits
 from tracer.kernel.session import open_session
 from tracer.wire import HEAD
 
 ROOT = Path(__file__).parents[2]
 BPF_PROG_GET_FD_BY_ID = 13
+
+by_each_way = pytest.mark.parametrize("transport", [RING_BUFFER, PERF_BUFFER])
 
 
 def program_ids() -> set[int]:
@@ -41,7 +43,7 @@ def program_ids() -> set[int]:
 def program_exists(program_id: int) -> bool:
     attribute = (ctypes.c_uint32 * 4)(program_id)
     libc = ctypes.CDLL(None, use_errno=True)
-    fd = libc.syscall(_SYSCALL[os.uname().machine], BPF_PROG_GET_FD_BY_ID, attribute, 16)
+    fd = libc.syscall(BPF_SYSCALL[os.uname().machine], BPF_PROG_GET_FD_BY_ID, attribute, 16)
     if fd >= 0:
         os.close(fd)
     return fd >= 0
@@ -151,9 +153,10 @@ def test_without_capabilities_it_is_refused_before_anything_starts(can_trace):
     assert issubclass(PermissionDenied, Exception)
 
 
-def test_everything_is_detached_after_close(open_traced):
+@by_each_way
+def test_everything_is_detached_after_close(open_traced, transport):
     before, others = descriptors(), program_ids()
-    with open_traced() as session:
+    with open_traced(transport=transport) as session:
         programs = program_ids() - others
         assert len(programs) >= 9
         assert all(map(program_exists, programs))
@@ -203,8 +206,9 @@ def test_two_sessions_see_the_same_kill(open_traced, memory_cgroup, hog):
     assert (first.start_ns, first.anon_rss_bytes) == (second.start_ns, second.anon_rss_bytes)
 
 
-def test_it_becomes_readable_when_a_record_comes(open_traced, hog):
-    with open_traced() as session:
+@by_each_way
+def test_it_becomes_readable_when_a_record_comes(open_traced, hog, transport):
+    with open_traced(transport=transport) as session:
         process = hog()
         list(session.records())
         process.process.kill()
@@ -213,8 +217,9 @@ def test_it_becomes_readable_when_a_record_comes(open_traced, hog):
         assert Watch(session).wait(SignalSent, tgid=process.pid)
 
 
-def test_a_stalled_reader_loses_records_and_every_one_is_counted(open_traced, hog):
-    with open_traced(limits=Limits(ring_bytes=4096)) as session:
+@by_each_way
+def test_a_stalled_reader_loses_records_and_every_one_is_counted(open_traced, hog, transport):
+    with open_traced(transport=transport, limits=Limits(ring_bytes=4096)) as session:
         process = hog()
         process.do("signal.signal(signal.SIGTERM, signal.SIG_IGN)")
         for _ in range(101):
@@ -229,8 +234,9 @@ def test_a_stalled_reader_loses_records_and_every_one_is_counted(open_traced, ho
         assert Watch(session).source.losses(0).dropped["signal_sent"] == lost[Kind.SIGNAL_SENT]
 
 
-def test_after_a_loss_the_next_records_come_again(open_traced, hog):
-    with open_traced(limits=Limits(ring_bytes=4096)) as session:
+@by_each_way
+def test_after_a_loss_the_next_records_come_again(open_traced, hog, transport):
+    with open_traced(transport=transport, limits=Limits(ring_bytes=4096)) as session:
         process = hog()
         process.do("signal.signal(signal.SIGTERM, signal.SIG_IGN)")
         for _ in range(101):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.checkout import ROOT
-from tracer.kernel.handover import FIRST_PID_NAMESPACE
+from tracer.kernel.handover import FIRST_PID_NAMESPACE, PERF_BUFFER, RING_BUFFER
 from tracer.kernel.probes import PROBES
 from tracer.kernel.session import PYTHON
 
@@ -21,14 +21,14 @@ MARGIN = 5
 # followed in each program, `verified_insns` of bpf_prog_info (0 before 5.16).
 COUNT = r"""
 import ctypes, json, os, struct, sys, types
-root, namespace, functions = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+root, namespace, transport, functions = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4:]
 for name, path in (("tracer", root + "/tracer"), ("tracer.kernel", root + "/tracer/kernel")):
     sys.modules[name] = types.ModuleType(name)
     sys.modules[name].__path__ = [path]
 from tracer.kernel import handover, headers, loader
 from tracer.kernel.btf import Btf
 text, events_h = loader._source(root + "/bpf")
-constants = handover.constants(handover.Limits(), os.sysconf("SC_PAGE_SIZE"), namespace)
+constants = handover.constants(handover.Limits(), os.sysconf("SC_PAGE_SIZE"), namespace, transport)
 program = loader._compile(text, headers.kernel_h(Btf.load(), constants), events_h)
 libbcc = ctypes.CDLL("libbcc.so.0")
 verified = {}
@@ -42,12 +42,13 @@ print(json.dumps(verified))
 
 
 @pytest.mark.parametrize("namespace", [FIRST_PID_NAMESPACE, 0x7FFF_0001], ids=["outside", "in a pid namespace"])
-def test_the_verifier_follows_far_less_than_it_would(can_trace, does_not_apply, tmp_path, namespace):
+@pytest.mark.parametrize("transport", [RING_BUFFER, PERF_BUFFER])
+def test_the_verifier_follows_far_less_than_it_would(can_trace, does_not_apply, tmp_path, namespace, transport):
     functions = [probe.rungs[0].function for probe in PROBES if probe.rungs[0].kind == "raw_tracepoint"]
     counting = tmp_path / "count.py"
     counting.write_text(COUNT)
     done = subprocess.run(
-        [PYTHON, "-I", "-B", str(counting), str(ROOT), str(namespace), *functions],
+        [PYTHON, "-I", "-B", str(counting), str(ROOT), str(namespace), transport, *functions],
         capture_output=True, text=True, check=False, cwd=Path("/"),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]

@@ -56,6 +56,8 @@ class Armed(Event, frozen=True, kw_only=True, gc=False):
     """From here on the kernel is watched; before it nothing is claimed."""
 
     start_to_armed_ns: int | None = None
+    transport: str | None = None
+    """How the kernel's records come: `ring_buffer`, or `perf_buffer` where the kernel lacks that; `None`: not told."""
 
 
 class Disarmed(Event, frozen=True, kw_only=True, gc=False):
@@ -140,13 +142,13 @@ class Losses(Event, frozen=True, kw_only=True, gc=False):
     """Loss counters since the tracer was armed; recorded when one moved, and at the end."""
 
     dropped: dict[str, int] = {}
-    """By record kind name: the ring buffer had no room."""
+    """By record kind name: there was no room."""
     untracked: int = 0
     """Processes that did not fit into the tree filter."""
     short: int = 0
     """Records of an unexpected size."""
     unknown: int = 0
-    """Records of an unknown kind."""
+    """Records of an unknown kind, or that were lost and nobody knows of what kind."""
     log_gaps: int = 0
     """Records of the kernel log that were overwritten."""
     reclaim: int = 0

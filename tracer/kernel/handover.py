@@ -19,9 +19,14 @@ from tracer.kernel.probes import Hook
 MAPS = ("events", "counters", "tree", "reclaim", "settings")
 """The maps whose descriptors are handed over, first and in this order; links follow."""
 
-DROPPED_AT, SENT_AT, UNTRACKED_AT, RECLAIM_LOST_AT, COUNTER_SLOTS = 0, 32, 64, 65, 66
+RING_BUFFER, PERF_BUFFER = "ring_buffer", "perf_buffer"
+"""The ways of records to user space, the better one first: the other is for kernels that lack it."""
+
+DROPPED_AT, SENT_AT, UNTRACKED_AT, RECLAIM_LOST_AT, FULL_AT, COUNTER_SLOTS = 0, 32, 64, 65, 66, 67
 """Slots of the counter array: per record kind twice, then single ones."""
 KIND_SLOTS = 32
+ROOM_BYTES, RECORD_KINDS = 512, 16
+"""No record is larger, no kind has a higher number: with a perf buffer each kind has a room on each CPU."""
 FOLLOW_ALL_AT, OWN_LEVEL_AT, SETTING_SLOTS = 0, 1, 2
 """Slots of the settings: what the parent switches, and what the programs find out."""
 FIRST_PID_NAMESPACE = 0xEFFFFFFC
@@ -51,6 +56,8 @@ class Report(NamedTuple):
     digest: str
     """Of the events.h that it compiled."""
     hooks: tuple[Hook, ...]
+    transport: str = RING_BUFFER
+    """Or `PERF_BUFFER`."""
 
 
 class Failure(NamedTuple):
@@ -62,15 +69,21 @@ class Failure(NamedTuple):
     """The kernel refused for lack of privilege."""
 
 
-def constants(limits: Limits, page_bytes: int, pid_namespace: int = FIRST_PID_NAMESPACE) -> dict[str, int]:
+def constants(
+    limits: Limits, page_bytes: int, pid_namespace: int = FIRST_PID_NAMESPACE, transport: str = RING_BUFFER
+) -> dict[str, int]:
     """What the programs are compiled with.
 
     Args:
         limits: sizes of the maps.
         page_bytes: of this kernel.
         pid_namespace: inode number of the namespace that the parent lives in, as /proc/self/ns/pid has it.
+        transport: `RING_BUFFER` or `PERF_BUFFER`.
     """
     named = {
+        "PERF_BUFFER": int(transport == PERF_BUFFER),
+        "ROOM_BYTES": ROOM_BYTES,
+        "RECORD_KINDS": RECORD_KINDS,
         "RING_PAGES": max(1, limits.ring_bytes // page_bytes),
         "TREE_ENTRIES": limits.tree_entries,
         "RECLAIM_ENTRIES": limits.reclaim_entries,
@@ -78,6 +91,7 @@ def constants(limits: Limits, page_bytes: int, pid_namespace: int = FIRST_PID_NA
         "COUNTER_SENT": SENT_AT,
         "COUNTER_UNTRACKED": UNTRACKED_AT,
         "COUNTER_RECLAIM_LOST": RECLAIM_LOST_AT,
+        "COUNTER_FULL": FULL_AT,
         "COUNTER_SLOTS": COUNTER_SLOTS,
         "RECLAIM_SLOTS": len(RECLAIM_FIELDS),
         "SETTING_FOLLOW_ALL": FOLLOW_ALL_AT,
@@ -137,5 +151,7 @@ def _content(message: Any) -> Report | Failure:
     if message["type"] == "Failure":
         stage, why, denied = content
         return Failure(str(stage), str(why), bool(denied))
-    digest, hooks = content
-    return Report(str(digest), tuple(Hook(*hook) for hook in hooks))
+    digest, hooks, transport = content
+    if transport not in (RING_BUFFER, PERF_BUFFER):
+        raise ValueError(f"no transport is called {transport!r}")
+    return Report(str(digest), tuple(Hook(*hook) for hook in hooks), str(transport))

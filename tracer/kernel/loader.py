@@ -34,7 +34,7 @@ import threading
 import traceback
 from typing import Any
 
-from tracer.kernel import handover, headers
+from tracer.kernel import bpfcalls, handover, headers
 from tracer.kernel.btf import Btf, BtfError
 from tracer.kernel.probes import FRAGMENTS, PROBES, Hook, Probe, Rung
 
@@ -51,7 +51,10 @@ class LoadError(Exception):
 
 
 def main(argv: list[str]) -> None:
-    """Arguments: descriptor of the socket, folder with the C fragments, limits as JSON."""
+    """Arguments: descriptor of the socket, folder with the C fragments, limits as JSON.
+
+    In tests also how records are to go, which is else found out.
+    """
     # The caller's limit on the size of files is for the job. SIGXFSZ would end us over our own headers.
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     for limit in (hard, resource.RLIM_INFINITY):
@@ -59,22 +62,30 @@ def main(argv: list[str]) -> None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     sock = socket.socket(fileno=int(argv[1]))
     try:
-        report, descriptors = load(argv[2], handover.Limits(**json.loads(argv[3])))
+        report, descriptors = load(argv[2], handover.Limits(**json.loads(argv[3])), argv[4] if argv[4:] else None)
     except LoadError as error:
         handover.send(sock, error.failure, [])
         return
     handover.send(sock, report, descriptors)
 
 
-def load(bpf_folder: str, limits: handover.Limits) -> tuple[handover.Report, list[int]]:
+def load(bpf_folder: str, limits: handover.Limits, transport: str | None = None) -> tuple[handover.Report, list[int]]:
     """Compiles, loads and attaches everything.
+
+    Args:
+        bpf_folder: with the C fragments.
+        limits: sizes of the maps.
+        transport: `handover.RING_BUFFER` or `PERF_BUFFER`; `None`: what this kernel has.
 
     Raises:
         LoadError: at a named stage; a failing optional hook is reported and no error.
     """
     text, events_h = _source(bpf_folder)
+    page_bytes = os.sysconf("SC_PAGE_SIZE")
+    if transport is None:
+        transport = handover.RING_BUFFER if bpfcalls.has_ring_buffer(page_bytes) else handover.PERF_BUFFER
     try:
-        constants = handover.constants(limits, os.sysconf("SC_PAGE_SIZE"), _own_pid_namespace())
+        constants = handover.constants(limits, page_bytes, _own_pid_namespace(), transport)
         kernel_h = headers.kernel_h(Btf.load(), constants)
     except BtfError as error:
         raise LoadError("btf", str(error)) from error
@@ -88,7 +99,7 @@ def load(bpf_folder: str, limits: handover.Limits) -> tuple[handover.Report, lis
         links += [link] if link is not None else []
     _fork_once()
     maps = [program[name.encode()].map_fd for name in handover.MAPS]
-    return handover.Report(handover.digest_of(events_h), tuple(hooks)), maps + links
+    return handover.Report(handover.digest_of(events_h), tuple(hooks), transport), maps + links
 
 
 def _own_pid_namespace() -> int:

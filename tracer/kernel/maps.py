@@ -11,7 +11,8 @@ import os
 import struct
 from collections.abc import Iterator
 
-_SYSCALL = {"x86_64": 321, "aarch64": 280, "riscv64": 280}
+from tracer.kernel.bpfcalls import BPF_SYSCALL
+
 _LOOKUP, _UPDATE, _DELETE, _NEXT_KEY = 1, 2, 3, 4
 _NEW_OR_NOT, _NEW = 0, 1
 
@@ -115,10 +116,30 @@ class HashMap:
             value=0 if value is None else ctypes.addressof(value),
             flags=flags,
         )
-        number = _SYSCALL[os.uname().machine]
+        number = BPF_SYSCALL[os.uname().machine]
         if self._libc.syscall(number, command, ctypes.byref(element), ctypes.sizeof(element)) < 0:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code))
+
+
+class PolledCounters:
+    """An array of u64 that the programs only ever add to: one system call for each look at one.
+
+    Args:
+        fd: of the map; stays the caller's.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._array = HashMap(fd, "=I", "=Q")
+
+    def __getitem__(self, slot: int) -> int:
+        found = self._array.lookup(slot)
+        if found is None:
+            raise IndexError(slot)
+        return found[0]
+
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 class Counters:

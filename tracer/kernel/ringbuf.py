@@ -17,6 +17,7 @@ _LENGTH = _DISCARDED - 1
 _HEAD_BYTES = 8
 
 _STRONGLY_ORDERED = os.uname().machine in ("x86_64", "i686")
+_LOCK = threading.Lock()
 
 
 class RingBuffer:
@@ -40,23 +41,31 @@ class RingBuffer:
         self._producer = memoryview(self._shared)[:page].cast("Q")
         self._heads = memoryview(self._shared)[page:].cast("I")
         self._data = memoryview(self._shared)[page:]
-        self._lock = threading.Lock()
+        self._fd = fd
+
+    def fileno(self) -> int:
+        """Readable when there are records."""
+        return self._fd
+
+    def lost(self, *, counted: int) -> int:  # noqa: ARG002 - as a perf buffer is asked
+        """None beside those that the programs count themselves: they know when there is no room."""
+        return 0
 
     def records(self) -> Iterator[bytes]:
         """All that is there now. Each is a copy, and its room is given back before the next is looked at."""
         position = self._consumer[0]
         # Polling reports new data only once the reader has caught up: go on until it has.
         while position < self._producer[0]:
-            self._fence()
+            fence()
             at = position % self._size_bytes
             head = self._heads[at // 4]
             if head & _BUSY:
                 return  # reserved, not yet submitted; its submit wakes us
-            self._fence()
+            fence()
             length = head & _LENGTH
             record = None if head & _DISCARDED else bytes(self._data[at + _HEAD_BYTES : at + _HEAD_BYTES + length])
             position += (_HEAD_BYTES + length + 7) & ~7
-            self._fence()
+            fence()
             self._consumer[0] = position
             if record is not None:
                 yield record
@@ -68,10 +77,11 @@ class RingBuffer:
         self._own.close()
         self._shared.close()
 
-    def _fence(self) -> None:
-        """Loads must not pass one another; Python has no fence, but its locks are one each way."""
-        if not _STRONGLY_ORDERED:
-            with self._lock:
-                pass
-            with self._lock:
-                pass
+
+def fence() -> None:
+    """Loads must not pass one another; Python has no fence, but its locks are one each way."""
+    if not _STRONGLY_ORDERED:
+        with _LOCK:
+            pass
+        with _LOCK:
+            pass

@@ -21,7 +21,8 @@ from typing import IO, NamedTuple
 from tracer.errors import LoaderFailed, PermissionDenied
 from tracer.kernel import handover
 from tracer.kernel.handover import Failure, Limits, Report
-from tracer.kernel.maps import Counters, HashMap
+from tracer.kernel.maps import Counters, HashMap, PolledCounters
+from tracer.kernel.perfbuf import PerfBuffer, online_cpus, size_each
 from tracer.kernel.probes import Hook
 from tracer.kernel.ringbuf import RingBuffer
 from tracer.units import TICK_NS
@@ -71,24 +72,32 @@ class Session:
 
     def __init__(self, report: Report, descriptors: list[int], limits: Limits, start_to_armed_ns: int) -> None:
         self.hooks: tuple[Hook, ...] = report.hooks
+        self.transport = report.transport
+        """`handover.RING_BUFFER` or `PERF_BUFFER`."""
         self.start_to_armed_ns = start_to_armed_ns
         self._descriptors = list(descriptors)
         events, counters, tree, reclaim, settings = descriptors[: len(handover.MAPS)]
-        self._events_fd = events
         page_bytes = mmap.PAGESIZE
-        self._ring = RingBuffer(events, max(1, limits.ring_bytes // page_bytes) * page_bytes)
-        self._counters = Counters(counters, handover.COUNTER_SLOTS)
+        self._counters: Counters | PolledCounters
+        self._buffer: RingBuffer | PerfBuffer
+        if self.transport == handover.PERF_BUFFER:
+            cpus = online_cpus()
+            self._counters = PolledCounters(counters)
+            self._buffer = PerfBuffer(events, cpus, size_each(limits.ring_bytes, len(cpus), page_bytes))
+        else:
+            self._counters = Counters(counters, handover.COUNTER_SLOTS)
+            self._buffer = RingBuffer(events, max(1, limits.ring_bytes // page_bytes) * page_bytes)
         self._tree = HashMap(tree, "=I", "=Q")
         self._settings = HashMap(settings, "=I", "=Q")
         self._reclaim = HashMap(reclaim, "=Q", f"={len(handover.RECLAIM_FIELDS)}Q")
 
     def fileno(self) -> int:
         """Readable when there are records."""
-        return self._events_fd
+        return self._buffer.fileno()
 
     def records(self) -> Iterator[bytes]:
-        """All records that are there now, as copies, in the kernel's order of reservation."""
-        return self._ring.records()
+        """All records that are there now, as copies, in the kernel's order: see the buffer of the transport."""
+        return self._buffer.records()
 
     def track(self, tgid: int, start_ns: int) -> None:
         """Puts a process into the tree filter; its children follow by themselves.
@@ -133,6 +142,10 @@ class Session:
         """Records that found no room, by kind; only kinds that lost some."""
         return self._by_kind(handover.DROPPED_AT)
 
+    def lost(self) -> int:
+        """Records that were lost besides, and nobody knows of what kind."""
+        return self._buffer.lost(counted=self._counters[handover.FULL_AT])
+
     def sent(self) -> dict[int, int]:
         """Records that were sent, by kind; only kinds that were."""
         return self._by_kind(handover.SENT_AT)
@@ -153,7 +166,7 @@ class Session:
         """Detaches everything; a second call does nothing."""
         if not self._descriptors:
             return
-        self._ring.close()
+        self._buffer.close()
         self._counters.close()
         for descriptor in self._descriptors:
             os.close(descriptor)
@@ -172,12 +185,15 @@ class Session:
         return {kind: count for kind, count in counts if count}
 
 
-def open_session(*, events_h_digest: str | None = None, limits: Limits = _LIMITS) -> Session:
+def open_session(
+    *, events_h_digest: str | None = None, limits: Limits = _LIMITS, transport: str | None = None
+) -> Session:
     """Compiles, loads and attaches in a child that is gone when this returns.
 
     Args:
         events_h_digest: `handover.digest_of` the header that the caller decodes by.
         limits: sizes of the maps.
+        transport: `handover.RING_BUFFER` or `PERF_BUFFER`, for tests; `None`: what this kernel has.
 
     Raises:
         PermissionDenied: this process may not load BPF programs.
@@ -186,7 +202,7 @@ def open_session(*, events_h_digest: str | None = None, limits: Limits = _LIMITS
     began_ns = time.monotonic_ns()
     if not _may_trace(_STATUS):
         raise PermissionDenied("cannot load BPF programs", need="root, or CAP_BPF and CAP_PERFMON")
-    report, descriptors = _load(limits)
+    report, descriptors = _load(limits, transport)
     if events_h_digest not in (None, report.digest):
         _close(descriptors)
         raise LoaderFailed("handover", "bpf/events.h is not of this version of oomtrace: the installation is mixed")
@@ -197,11 +213,12 @@ def open_session(*, events_h_digest: str | None = None, limits: Limits = _LIMITS
         raise LoaderFailed("handover", f"cannot map what the loader sent: {error.strerror}") from error
 
 
-def _load(limits: Limits) -> tuple[Report, list[int]]:
+def _load(limits: Limits, transport: str | None) -> tuple[Report, list[int]]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     command = [
         PYTHON, "-I", "-B", os.path.join(_PACKAGE, "kernel", "loader.py"),
         str(theirs.fileno()), os.path.join(_PACKAGE, "bpf"), json.dumps(limits._asdict()),
+        *([] if transport is None else [transport]),
     ]  # fmt: skip
     # Compiler errors come on stderr, and can be long: a file in memory never blocks the child.
     with ours, os.fdopen(os.memfd_create("loader-stderr"), "w+b") as stderr:

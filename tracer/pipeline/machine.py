@@ -35,6 +35,10 @@ class KernelFeed:
         return self._session.start_to_armed_ns
 
     @property
+    def transport(self) -> str | None:
+        return self._session.transport
+
+    @property
     def pending(self) -> bool:
         return self._live.pending
 

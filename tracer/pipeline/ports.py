@@ -43,6 +43,11 @@ class Kernel(Protocol):
     def start_to_armed_ns(self) -> int | None: ...
 
     @property
+    def transport(self) -> str | None:
+        """How records come: a ring buffer, or what stands in for it."""
+        ...
+
+    @property
     def naming(self) -> bool:
         """Whether stacks of marks are still to get their names."""
         ...

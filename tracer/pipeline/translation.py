@@ -144,6 +144,10 @@ class TranslatedKernel:
         return self._inner.start_to_armed_ns
 
     @property
+    def transport(self) -> str | None:
+        return self._inner.transport
+
+    @property
     def naming(self) -> bool:
         return self._inner.naming
 

@@ -88,7 +88,8 @@ class Watch:
                 self._hook("kallsyms", attached=False, why_not=self._sources.why_no_symbols)
         self._hook("kmsg", attached=log is not None, why_not=self._sources.why_no_log)
         if kernel is not None:
-            self._journal.append(Armed(ts_ns=now_ns, source="tracer", start_to_armed_ns=kernel.start_to_armed_ns))
+            took_ns, transport = kernel.start_to_armed_ns, kernel.transport
+            self._journal.append(Armed(ts_ns=now_ns, source="tracer", start_to_armed_ns=took_ns, transport=transport))
 
     def disarm(self) -> None:
         """Say that all was read until now."""

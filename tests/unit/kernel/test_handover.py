@@ -8,13 +8,15 @@ import socket
 import pytest
 from hypothesis import given, strategies as st
 
+from tracer.events import LAYOUTS, Kind
 from tracer.kernel import handover
 from tracer.kernel.handover import Failure, Limits, Report
 from tracer.kernel.probes import Hook
 
 texts = st.text(max_size=50)
 hooks = st.builds(Hook, texts, st.booleans(), st.none() | texts, st.booleans())
-contents = st.builds(Report, texts, st.lists(hooks, max_size=20).map(tuple)) | st.builds(
+transports = st.sampled_from([handover.RING_BUFFER, handover.PERF_BUFFER])
+contents = st.builds(Report, texts, st.lists(hooks, max_size=20).map(tuple), transports) | st.builds(
     Failure, texts, texts, st.booleans()
 )
 
@@ -62,9 +64,11 @@ def test_an_end_that_leaves_without_a_word_is_none(ends):
         b"[]",
         b'{"type": "Report"}',
         b'{"type": "Report", "content": [1]}',
-        b'{"type": "Report", "content": ["", [[1]]]}',
+        b'{"type": "Report", "content": ["", [[1]], "ring_buffer"]}',
+        b'{"type": "Report", "content": ["", []]}',
+        b'{"type": "Report", "content": ["", [], "pigeon"]}',
     ],
-    ids=["torn", "list", "empty", "short", "hook"],
+    ids=["torn", "list", "empty", "short", "hook", "no transport", "unknown transport"],
 )
 def test_a_message_that_is_not_ours_is_refused_and_its_descriptors_closed(ends, message):
     ours, theirs = ends
@@ -93,6 +97,7 @@ def test_counter_slots_do_not_overlap():
         range(handover.SENT_AT, handover.SENT_AT + kinds),
         [handover.UNTRACKED_AT],
         [handover.RECLAIM_LOST_AT],
+        [handover.FULL_AT],
     ]
     slots = [slot for span in spans for slot in span]
 
@@ -102,6 +107,12 @@ def test_counter_slots_do_not_overlap():
 def test_a_ring_buffer_has_at_least_one_page():
     assert handover.constants(Limits(ring_bytes=1), 4096)["RING_PAGES"] == 1
     assert handover.constants(Limits(ring_bytes=1 << 20), 65536)["RING_PAGES"] == 16
+
+
+def test_every_record_fits_into_the_room_that_a_perf_buffers_programs_have_for_its_kind():
+    assert max(LAYOUTS) < handover.RECORD_KINDS
+    assert max(layout.size_bytes for layout in LAYOUTS.values()) <= handover.ROOM_BYTES
+    assert all(kind.value < handover.RECORD_KINDS for kind in Kind)
 
 
 @given(st.binary(), st.binary())

@@ -84,7 +84,7 @@ def test_a_refusal_by_the_kernel_is_a_question_of_permission(child):
 
 
 def test_a_report_without_descriptors_is_no_session(child):
-    child('printf %s \'{"type": "Report", "content": ["digest", []]}\' >&$4')
+    child('printf %s \'{"type": "Report", "content": ["digest", [], "ring_buffer"]}\' >&$4')
 
     assert failure().stage == "handover"
 

@@ -38,7 +38,7 @@ class Feed:
     """A ring buffer or a kernel log: `say` makes it readable."""
 
     hooks = (Hook("raw_tracepoint:mark_victim", True, None, True),)
-    start_to_armed_ns = 7
+    start_to_armed_ns, transport = 7, "ring_buffer"
     pending = naming = False
 
     def __init__(self):

@@ -46,7 +46,7 @@ class World:
     """A machine whose processes fork and end whenever somebody looks; and its kernel, with the tracer's hooks."""
 
     hooks = (Hook("raw_tracepoint:mark_victim", True, None, True),)
-    start_to_armed_ns = 7
+    start_to_armed_ns, transport = 7, "ring_buffer"
     pending = naming = False
 
     def __init__(self, seed, steps=300):

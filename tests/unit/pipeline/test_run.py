@@ -85,6 +85,7 @@ def test_things_happen_in_this_order(watched, kernel, log):
 
     frame = [type(event) for event in events if isinstance(event, Armed | JobStarted | JobEnded | Disarmed)]
     assert frame == [Armed, JobStarted, JobEnded, Disarmed]
+    assert [event.transport for event in of(Armed, events)] == ["ring_buffer"]
     assert outcome.exit_code == 3
     assert [event.seq for event in events] == list(range(len(events)))
 

@@ -23,6 +23,7 @@ class Records:
     def __init__(self, *records: bytes) -> None:
         self.waiting = list(records)
         self.dropped: dict[int, int] = {}
+        self.lost_besides = 0
         self.totals: tuple[Reclaim, ...] = ()
 
     def fileno(self) -> int:
@@ -34,6 +35,9 @@ class Records:
 
     def drops(self):
         return self.dropped
+
+    def lost(self) -> int:
+        return self.lost_besides
 
     def untracked(self) -> int:
         return 4
@@ -71,6 +75,17 @@ def test_unknown_kinds_and_wrong_sizes_are_counted_and_do_not_stop_the_rest():
     assert len(source.read()) == 1
     losses = source.losses(5)
     assert (losses.unknown, losses.short) == (1, 4)
+
+
+def test_records_that_were_lost_and_nobody_knows_of_what_kind_are_losses():
+    records = Records(HEAD.pack(1, 99, 0))
+    records.lost_besides = 5
+    source = LiveSource(records)
+    source.read()
+    losses = source.losses(12)
+
+    assert losses.unknown == 6
+    assert losses.total == 6 + losses.untracked
 
 
 def test_losses_are_named_by_the_kind_of_record():
