@@ -16,7 +16,7 @@ from tracer.rights import as_root
 from tracer.sources.live import events_h_digest
 from tracer.units import format_duration
 
-RING_BUFFER_SINCE = (5, 8)
+OLDEST, RING_BUFFER_SINCE = (5, 4), (5, 8)
 DECISION_HOOK = "oom_kill_process"
 _EVERY_LINK = (1, 2, 3, 4)
 
@@ -32,6 +32,8 @@ class Tried:
     denied: bool = False
     stage: str | None = None
     """Of the loader, where it failed."""
+    transport: str | None = None
+    """How records come."""
 
     @property
     def holds(self) -> bool:
@@ -46,7 +48,7 @@ def try_programs() -> Tried:
                 HookAnswer(name=h.name, attached=h.attached, required=h.required, why_not=h.why_not)
                 for h in session.hooks
             )
-            return Tried(hooks, session.start_to_armed_ns)
+            return Tried(hooks, session.start_to_armed_ns, transport=session.transport)
     except PermissionDenied as error:
         return Tried(why_not=error.what, denied=True)
     except LoaderFailed as error:
@@ -79,14 +81,16 @@ def _release(places: Places, tried: Tried) -> Capability:
     match = re.match(r"(\d{1,4})\.(\d{1,4})", release)
     version = None if match is None else (int(match[1]), int(match[2]))
     old = version is not None and version < RING_BUFFER_SINCE
-    # Enterprise kernels have it under an older number: trying tells, where that is allowed.
-    ok: Answer = "yes" if tried.holds or (version and not old) else "no" if old and not tried.denied else "unknown"
+    too_old = version is not None and version < OLDEST
+    # Enterprise kernels have all that under an older number: trying tells, where that is allowed.
+    ok: Answer = "yes" if tried.holds or (version and not old) else "no" if too_old and not tried.denied else "unknown"
     return Capability(
         id="kernel_release",
         name="kernel",
         ok=ok,
         found=f"Linux {release[:80]}",
-        meaning="the ring buffer that carries the records came with 5.8; some distributions have it in older ones",
+        meaning="5.4 or newer, which some distributions' older ones are by what they have; before 5.8 records come "
+        "by perf buffers in place of a ring buffer",
         links=_EVERY_LINK,
         weight="proof",
         remedy="boot a kernel of 5.8 or newer" if old and ok != "yes" else None,
@@ -135,7 +139,8 @@ def _programs(rights: Rights, tried: Tried, with_root: Answer) -> Capability:
     if tried.holds:
         armed = format_duration(tried.start_to_armed_ns)
         kinds = " and ".join(sorted({hook.name.partition(":")[0].replace("_", " ") for hook in held}))
-        found = f"{len(held)} of {len(needed)} hooks hold by {kinds}, armed in {armed}"
+        by = f", records come by {tried.transport.replace('_', ' ')}" if tried.transport else ""
+        found = f"{len(held)} of {len(needed)} hooks hold by {kinds}{by}, armed in {armed}"
     else:
         missing = [f"{hook.name} ({hook.why_not})" for hook in needed if not hook.attached]
         found = " ".join((tried.why_not or ", ".join(missing) or "unknown").split())[:400]

@@ -258,7 +258,9 @@ class Story:
         if self.of(Armed):
             kinds = {h.hook.rpartition(":")[0].replace("_", " ") for h in self.hooks.values() if h.attached}
             named = (f"{kind} hooks" if kind == "fentry" else f"{kind}s" for kind in sorted(kinds - {""}, reverse=True))
-            found.append(f"BPF ({', '.join(named)})")
+            # A ring buffer is what is meant where nothing is said.
+            by = "; perf buffers" if self.of(Armed)[0].transport == "perf_buffer" else ""
+            found.append(f"BPF ({', '.join(named)}{by})")
         if "kmsg" in self.hooks and self.hooks["kmsg"].attached:
             found.append("kernel log")
         if any(sample.usage_bytes is not None for sample in self.of(CgroupSample)):

@@ -40,13 +40,14 @@ def test_a_machine_that_has_all_is_told_so(tmp_path):
         ("5.8.0", "yes"),
         ("6.18.44-x", "yes"),
         ("10.0", "yes"),
-        ("5.4.0-1", "no"),
+        ("5.4.0-1", "unknown"),
+        ("5.3.18", "no"),
         ("4.18.0-553.el8", "no"),
         ("x", "unknown"),
     ],
 )
-def test_the_release_is_held_against_the_ring_buffers(tmp_path, release, ok):
-    failed = Tried(why_not="no ring buffer", stage="compile")
+def test_the_release_is_held_against_the_oldest_that_can_do(tmp_path, release, ok):
+    failed = Tried(why_not="no such type of map", stage="compile")
 
     assert checked(tmp_path, failed, proc__sys__kernel__osrelease=release)["kernel_release"].ok == ok
 
@@ -74,6 +75,14 @@ def test_only_confidentiality_stands_in_the_way(tmp_path, text, ok, found):
     lockdown = checked(tmp_path, sys__kernel__security__lockdown=text)["lockdown"]
 
     assert (lockdown.ok, lockdown.found) == (ok, found)
+
+
+@pytest.mark.parametrize(
+    ("transport", "told"),
+    [("ring_buffer", ", records come by ring buffer, armed"), ("perf_buffer", ", records come by perf buffer, armed")],
+)
+def test_how_records_come_is_told_with_the_hooks(tmp_path, transport, told):
+    assert told in checked(tmp_path, Tried((MARK,), 1, transport=transport))["bpf_programs"].found
 
 
 def test_missing_type_information_is_told(tmp_path):

@@ -343,3 +343,12 @@ def test_kinds_of_hooks_are_said_in_words_that_exist(rung: str, words: str) -> N
     hook = HookStatus(ts_ns=T0, hook=f"{rung}:oom_kill_process", attached=True, seq=max(e.seq for e in events) + 1)
 
     assert Story([*events, hook]).watched_by[0] == f"BPF (raw tracepoints, {words})"
+
+
+@pytest.mark.parametrize(
+    ("transport", "said"), [(None, ""), ("ring_buffer", ""), ("perf_buffer", "; perf buffers"), ("pigeon", "")]
+)
+def test_what_stood_in_for_the_ring_buffer_is_named(transport: str | None, said: str) -> None:
+    events = changed(watched(), Armed, transport=transport)
+
+    assert Story(events).watched_by[0] == f"BPF (raw tracepoints{said})"
