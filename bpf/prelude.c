@@ -25,11 +25,11 @@
 BPF_PERF_OUTPUT(events);
 /*
  * Where a record is put together before it is copied: one room per CPU and kind of record, since a program may
- * interrupt another one of its CPU. A kind of record has one program, and that one never meets itself on a CPU:
- * fork, exec, exit and mark_victim happen in tasks alone, and raw tracepoints are not preempted (before 5.8, and
- * where they are, from 6.2 on no program runs inside itself); signal_generate, which interrupts may reach as well,
- * holds siglock with interrupts off; mark_victim and oom_kill_process hold oom_lock, one task of the machine at a
- * time. An NMI sends no signal.
+ * interrupt another one of its CPU. A kind has one program, and none meets itself halfway on its CPU: fork, exec,
+ * exit and mark happen in tasks alone, whose tracepoints are not preempted (where a newer kernel allows that, it
+ * starts no program that is at work on the CPU: "bpf: Prevent bpf program recursion for raw tracepoint probes",
+ * 05b24ff9b2cf); interrupts send signals too, but signal_generate has siglock held and interrupts off, and an NMI
+ * sends none; oom_kill_process holds oom_lock, one task of the machine at a time.
  */
 struct record_room {
 	u64 words[ROOM_BYTES / 8];

@@ -163,6 +163,7 @@ def test_a_sample_that_says_it_is_longer_than_its_entry_is_counted(buffer):
 
 def test_a_producer_that_is_further_ahead_than_there_is_room_is_not_believed(buffer):
     producer, reader = buffer
+    producer.send(record(1))
     struct.pack_into("=Q", producer.memory, 1024, 3 * PAGE)
 
     assert list(reader.take()) == []
