@@ -4,6 +4,7 @@
 import json
 import os
 import select
+import selectors
 import signal
 import subprocess
 import sys
@@ -26,7 +27,7 @@ from tracer.events import (
 )
 from tracer.kernel import session as module
 from tracer.kernel.bpfcalls import has_ring_buffer
-from tracer.kernel.handover import PERF_BUFFER, RING_BUFFER, Limits
+from tracer.kernel.handover import DROPPED_AT, PERF_BUFFER, RING_BUFFER, Limits
 from tracer.wire import HEAD
 
 FORCED = """
@@ -153,12 +154,49 @@ def test_a_process_is_born_before_it_does_anything_whatever_cpu_that_is_on(open_
         wait_for(lambda: watch.of(ProcessExited, tgid=process.pid), "the end")
         lives: dict[int, list[type]] = {}
         for event in watch.events:
+            if isinstance(event, ProcessExited) and not event.in_tree:
+                continue  # a kill elsewhere on this machine
             if isinstance(event, ProcessForked | ProcessExeced | ProcessExited) and event.tgid != process.pid:
                 lives.setdefault(event.tgid, []).append(type(event))
 
         assert len(lives) >= 60
         assert {tuple(life) for life in lives.values()} == {(ProcessForked, ProcessExeced, ProcessExited)}
         assert len({event.cpu for event in watch.of(ProcessExited)}) > 1 or len(os.sched_getaffinity(0)) == 1
+
+
+def test_a_record_is_waiting_though_somebody_else_was_told_of_it(open_traced, hog):
+    with open_traced(transport=PERF_BUFFER) as session:
+        process = hog()
+        watch = Watch(session)
+        watch.read()
+        process.process.kill()
+        process.wait()
+        assert select.select([session], [], [], 10)[0] == [session]
+        with selectors.DefaultSelector() as selector:  # registering it asks, and so takes the answer away
+            selector.register(session, selectors.EVENT_READ)
+            selector.select(0)
+
+            assert watch.source.pending
+        assert watch.of(SignalSent, tgid=process.pid)
+
+
+def test_what_was_sent_before_there_were_buffers_is_no_loss(can_trace, hog, monkeypatch):
+    process = hog()
+    process.do("signal.signal(signal.SIGTERM, signal.SIG_IGN)")
+    load = module._load
+
+    def loaded(*arguments):
+        report = load(*arguments)
+        for _ in range(5):
+            os.kill(process.pid, signal.SIGTERM)
+        return report
+
+    monkeypatch.setattr(module, "_load", loaded)
+    with module.open_session(transport=PERF_BUFFER) as session:
+        before = session._by_kind(DROPPED_AT)
+
+        assert before[Kind.SIGNAL_SENT] >= 5
+        assert session.drops().get(Kind.SIGNAL_SENT, 0) < 5
 
 
 def test_each_record_wakes_the_reader_anew(open_traced, hog):

@@ -38,7 +38,8 @@ _LOST, _SAMPLE = 2, 9
 _HEAD_BYTES = 8
 
 _ONLINE = "/sys/devices/system/cpu/online"
-_LEAST_BYTES = 64 * 1024
+_LEAST_BYTES, _MOST_BYTES = 64 * 1024, 512 * 1024
+"""So much on each CPU anyone may lock (/proc/sys/kernel/perf_event_mlock_kb, one page more): no right is needed."""
 
 
 def online_cpus(path: str = _ONLINE) -> tuple[int, ...]:
@@ -53,11 +54,11 @@ def online_cpus(path: str = _ONLINE) -> tuple[int, ...]:
 
 
 def size_each(ring_bytes: int, cpus: int, page_bytes: int) -> int:
-    """Of one CPU's buffer: a power of two of pages, about twice in all what one ring buffer would have.
+    """Of one CPU's buffer: a power of two of pages; all together hold some four times what one ring buffer would.
 
-    A storm of kills may happen on one CPU: at least 64 KiB, some 20 kills, and at most a quarter of the ring buffer.
+    For a storm of kills may be one CPU's: 64 KiB are some 20 kills.
     """
-    wanted = max(min(_LEAST_BYTES, ring_bytes), min(ring_bytes // 4, 2 * ring_bytes // max(1, cpus)))
+    wanted = max(min(_LEAST_BYTES, ring_bytes), min(_MOST_BYTES, ring_bytes, 4 * ring_bytes // max(1, cpus)))
     return page_bytes << max(0, (wanted // page_bytes).bit_length() - 1)
 
 
@@ -100,6 +101,10 @@ class CpuBuffer:
                 # With its length a sample is filled up to eight bytes, which are counted in; records are whole eights.
                 yield body[4 : 4 + (length & ~7)]
 
+    def waiting(self) -> bool:
+        """Whether there is anything."""
+        return self._positions[_TAIL_AT] < self._positions[_HEAD_AT]
+
     def close(self) -> None:
         """Lets go of the memory."""
         self._positions.release()
@@ -139,8 +144,12 @@ class PerfBuffer:
             raise
 
     def fileno(self) -> int:
-        """Readable when a record came since it was last found so; not as long as records are there."""
+        """Readable when a record came since that was last told; not for as long as records are there: see `waiting`."""
         return self._poll.fileno()
+
+    def waiting(self) -> bool:
+        """Whether records are there. The descriptor may not say so again: whoever asks it takes the answer away."""
+        return bool(self._ready) or any(buffer.waiting() for buffer in self._buffers)
 
     def records(self) -> Iterator[bytes]:
         """All that is there now, in the order that the module describes."""

@@ -47,6 +47,10 @@ class RingBuffer:
         """Readable when there are records."""
         return self._fd
 
+    def waiting(self) -> bool:
+        """Nothing that the descriptor would not tell: it is readable for as long as there are records."""
+        return False
+
     def lost(self, *, counted: int) -> int:  # noqa: ARG002 - as a perf buffer is asked
         """None beside those that the programs count themselves: they know when there is no room."""
         return 0

@@ -90,10 +90,17 @@ class Session:
         self._tree = HashMap(tree, "=I", "=Q")
         self._settings = HashMap(settings, "=I", "=Q")
         self._reclaim = HashMap(reclaim, "=Q", f"={len(handover.RECLAIM_FIELDS)}Q")
+        self._dropped_before: dict[int, int] = {}
+        # The hooks are older than perf buffers are: what they sent until now, before anything is claimed, is no loss.
+        self._dropped_before = self.drops()
 
     def fileno(self) -> int:
         """Readable when there are records."""
         return self._buffer.fileno()
+
+    def waiting(self) -> bool:
+        """Whether there are records although the descriptor may not say so."""
+        return self._buffer.waiting()
 
     def records(self) -> Iterator[bytes]:
         """All records that are there now, as copies, in the kernel's order: see the buffer of the transport."""
@@ -140,7 +147,9 @@ class Session:
 
     def drops(self) -> dict[int, int]:
         """Records that found no room, by kind; only kinds that lost some."""
-        return self._by_kind(handover.DROPPED_AT)
+        counts = self._by_kind(handover.DROPPED_AT)
+        since = {kind: count - self._dropped_before.get(kind, 0) for kind, count in counts.items()}
+        return {kind: count for kind, count in since.items() if count}
 
     def lost(self) -> int:
         """Records that were lost besides, and nobody knows of what kind."""

@@ -27,6 +27,7 @@ class Records(Protocol):
     """What is needed of a `tracer.kernel.session.Session`."""
 
     def fileno(self) -> int: ...
+    def waiting(self) -> bool: ...
     def records(self) -> Iterator[bytes]: ...
     def drops(self) -> dict[int, int]: ...
     def lost(self) -> int: ...
@@ -85,9 +86,12 @@ class LiveSource:
 
     @property
     def pending(self) -> bool:
-        """Whether more is to come from `read` unannounced: stacks of marks, or what one read had no room for."""
+        """Whether more is to come from `read` unannounced: stacks of marks, or what one read had no room for.
+
+        Or records of which the descriptor may have told somebody else.
+        """
         with self._changed:
-            return self._cut or self._outstanding > 0
+            return self._cut or self._outstanding > 0 or self._session.waiting()
 
     @property
     def naming(self) -> bool:

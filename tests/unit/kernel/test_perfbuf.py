@@ -324,9 +324,24 @@ def test_a_buffer_is_a_power_of_two_of_pages(ring_bytes, cpus, page_bytes):
     assert pages.bit_count() == 1
 
 
-@pytest.mark.parametrize(("cpus", "kib"), [(1, 256), (8, 256), (16, 128), (32, 64), (512, 64)])
+@pytest.mark.parametrize(("cpus", "kib"), [(1, 512), (8, 512), (16, 256), (64, 64), (512, 64)])
 def test_many_cpus_have_smaller_buffers(cpus, kib):
     assert size_each(1 << 20, cpus, 4096) == kib << 10
+
+
+def test_records_are_waiting_until_they_are_read(monkeypatch):
+    (one, two), reader = joined(monkeypatch, 2)
+    assert not reader.waiting()
+    two.send(record(2))
+    one.send(record(1))
+    assert reader.waiting()
+    came = reader.records()
+    assert next(came) == record(1)
+    assert reader.waiting()  # the other one has been taken, and is still to come
+
+    assert list(came) == [record(2)]
+    assert not reader.waiting()
+    reader.close()
 
 
 def test_a_buffer_that_cannot_be_had_leaves_nothing_open(monkeypatch):

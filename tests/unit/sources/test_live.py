@@ -21,7 +21,8 @@ class Records:
     """A session whose records are put in by hand."""
 
     def __init__(self, *records: bytes) -> None:
-        self.waiting = list(records)
+        self.to_come = list(records)
+        self.unannounced = False
         self.dropped: dict[int, int] = {}
         self.lost_besides = 0
         self.totals: tuple[Reclaim, ...] = ()
@@ -29,9 +30,12 @@ class Records:
     def fileno(self) -> int:
         return 99
 
+    def waiting(self) -> bool:
+        return self.unannounced
+
     def records(self):
-        while self.waiting:
-            yield self.waiting.pop(0)
+        while self.to_come:
+            yield self.to_come.pop(0)
 
     def drops(self):
         return self.dropped
@@ -160,7 +164,7 @@ def test_stacks_that_come_meanwhile_share_one_pass(gate):
     source = LiveSource(records, resolve=gate)
     source.read()
     assert gate.entered.wait(5)
-    records.waiting = [stack(2), stack(3), stack(4)]
+    records.to_come = [stack(2), stack(3), stack(4)]
     source.read()
     gate.open.set()
 
@@ -175,7 +179,7 @@ def test_a_later_stack_starts_a_thread_again():
     source.read()
     source.finish(5)
     source.read()
-    records.waiting = [stack(2)]
+    records.to_come = [stack(2)]
     seen = source.read()
 
     assert source.finish(5)
@@ -233,6 +237,15 @@ def test_one_read_ends_whoever_floods_the_ring_buffer():
     assert source.read() == []
     assert source.losses(0).short == MAX_RECORDS
     assert source.pending
+
+
+def test_records_that_the_descriptor_does_not_announce_are_pending():
+    records = Records(b"")
+    source = LiveSource(records)
+    records.unannounced = True
+
+    assert source.pending
+    assert not source.naming
 
 
 def test_a_read_that_took_everything_leaves_nothing_pending():
