@@ -2,6 +2,7 @@
 """What the rules share: all facts of a case in one value, findings, and how links add up to a strength."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Literal
 
 import msgspec
@@ -10,9 +11,11 @@ from tracer.attribution.tree import HowKnown
 from tracer.events import Attached, ProcessId
 from tracer.verdict.deaths import Death, find_deaths
 from tracer.verdict.kills import Kills, find_kills
-from tracer.verdict.model import Incident, Link, Rung, Status, Strength
+from tracer.verdict.model import Incident, Link, Reconciliation, Rung, Status, Strength
 from tracer.verdict.people import lineage
+from tracer.verdict.reconcile import reconcile
 from tracer.verdict.story import Story
+from tracer.verdict.unexplained import contradicted, unexplained
 
 TRAINING_ROLES = frozenset({"launcher", "rank", "dataloader_worker"})
 
@@ -35,6 +38,21 @@ class Case:
     def root_death(self) -> Death | None:
         """How the job ended as its parent saw it."""
         return self.death(self.story.tree.root) if self.story.tree.root else None
+
+    @cached_property
+    def counters(self) -> Reconciliation | None:
+        """The kernel's counters beside the kills that were seen; `None`: none was read."""
+        return reconcile(self.story, self.kills)
+
+    @cached_property
+    def unexplained(self) -> tuple[str, ...]:
+        """Signs of an OOM kill in the job that was not seen as one."""
+        return unexplained(self.story, self.kills, self.counters)
+
+    @cached_property
+    def contradicted(self) -> tuple[str, ...]:
+        """What speaks against kills that were seen."""
+        return contradicted(self.counters)
 
     def was_dying(self, identity: ProcessId) -> bool:
         """Whether the OOM killer marked it when it was dying already."""

@@ -12,6 +12,7 @@ from tracer.verdict.deaths import Death
 from tracer.verdict.first import first_failure
 from tracer.verdict.incident import TRAINING_ROLES, Case, Finding
 from tracer.verdict.model import Collateral, Job, Report, Verdict
+from tracer.verdict.reconcile import caveats
 from tracer.verdict.rules import counted, exited, host_oom, signals, stall
 from tracer.verdict.story import Story
 from tracer.verdict.timeline import build
@@ -64,6 +65,7 @@ def judge(events: Iterable[AnyEvent], *, recording: str | None = None) -> Report
         caveats=_caveats(case, ordered, told.at_ns),
         watched_by=case.story.watched_by,
         pids_of="tracer" if case.story.pids_differ else "host",
+        reconciliation=case.counters,
     )
     return Report(verdict=verdict, timeline=build(case, told, downed), recording=recording)
 
@@ -151,11 +153,19 @@ def _job(case: Case) -> Job | None:
     )
 
 
+def _differences(case: Case, findings: Sequence[Finding]) -> tuple[str, ...]:
+    """What the kernel counted and nothing explains; not where an incident tells of those very counts."""
+    if case.counters is None:
+        return ()
+    by_count = any(link.rung == "cgroup_counters" and link.link == 1 for f in findings for link in f.incident.proof)
+    return () if by_count and not case.counters.watched else caveats(case.counters)
+
+
 def _caveats(case: Case, findings: Sequence[Finding], at_ns: int) -> tuple[str, ...]:
     """What holds for the whole recording, and what was seen of others, of several the nearest to the incident."""
     told = {caveat for finding in findings for caveat in finding.incident.caveats}
-    found = [c for c in case.story.caveats if c not in told]
     story = case.story
+    found = [c for c in (*_differences(case, findings), *story.caveats) if c not in told]
     strangers = [k for k in case.kills.kills if not story.is_ours(k.id.tgid, k.start_ns)]
     for unsure, where in ((True, "; whether that was of this job could not be told"), (False, " outside this job")):
         group = [k for k in strangers if story.may_be_ours(k.levels, k.at_ns) == unsure]

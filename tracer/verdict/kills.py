@@ -91,6 +91,10 @@ class DyingMark(msgspec.Struct, frozen=True, kw_only=True):
     id: ProcessId
     mark: OomMark
     why: str
+    signal: SignalSent | None = None
+    """The kernel's SIGKILL in the context of the mark, which found it dying already."""
+    frames: tuple[str, ...] | None = None
+    levels: tuple[OomLevel, ...] = ()
 
 
 class Kills(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,7 +157,8 @@ def _from_mark(story: Story, identity: ProcessId, mark: OomMark) -> Kill | Dying
     in_kill_path = None if frames is None else "__oom_kill_process" in frames
     status, why = _judge_bracket(bracket, in_kill_path, logged)
     if status == "absent":
-        return DyingMark(id=identity, mark=mark, why=why)
+        levels = _levels(story, mark)
+        return DyingMark(id=identity, mark=mark, why=why, signal=bracket, frames=frames, levels=levels)
     return Kill(
         id=identity,
         start_ns=mark.start_ns,

@@ -237,6 +237,51 @@ class Job(Struct, frozen=True, kw_only=True):
     """`exit 1`, `signal 9`, `running`; `None`: not observed."""
 
 
+Whose = Literal["job", "above", "machine"]
+"""job: the memory cgroup that it began in; above: one that this lies in."""
+
+
+class Counter(Struct, frozen=True, kw_only=True):
+    """What one counter of OOM kills said over the watch, and what was seen of it."""
+
+    whose: Whose
+    file: str
+    """`/proc/vmstat`, `memory.events` (v2, with all below), `memory.oom_control` (v1, this cgroup alone)."""
+    cgroup: str | None = None
+    counted: int
+    """By how much it rose."""
+    seen: int
+    """Kills that it counts and that were seen."""
+    counted_again: int = 0
+    """Further counts that were seen to be no further kills: of a group's first victim, or of one that was dying."""
+    maybe: int = 0
+    """Seen, and it cannot be told whether this counter counts them: their cgroup is not known, or they came just
+    when it was read."""
+    maybe_again: int = 0
+    """Kills that may have been counted twice without that being seen: of a group, where signals were lost."""
+    lost: int = 0
+    """Marks that were lost, and that explain a part of the difference."""
+    unexplained: int = 0
+    """What is left. Below 0: so many were seen that it did not count."""
+    explained_by: tuple[str, ...] = ()
+    """What explains the rest of the difference, in words."""
+    not_counted: int = 0
+    """Processes that died of a kill that was another's (they shared the victim's memory), and marks that were none."""
+    evidence: tuple[int, ...] = ()
+    """`seq` of the first and the last reading."""
+
+
+class Reconciliation(Struct, frozen=True, kw_only=True):
+    """The kernel's counters of OOM kills against the kills that were seen."""
+
+    agree: bool
+    """Nothing is left unexplained."""
+    watched: bool
+    """OOM marks of the whole machine were watched. Else the counters are witnesses of their own."""
+    statement: str
+    counters: tuple[Counter, ...]
+
+
 class Verdict(Struct, frozen=True, kw_only=True):
     """The document that `--json` prints."""
 
@@ -251,6 +296,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
     """What watched, strongest first: `BPF (raw tracepoints)`, `kernel log`, `cgroup v1 files`, `/proc`."""
     pids_of: Literal["host", "tracer"] = "host"
     """Whose pids these are: the kernel's, or, where those could not be learned, those of oomtrace's own namespace."""
+    reconciliation: Reconciliation | None = None
+    """`None`: no counter of OOM kills was read."""
 
 
 EntryKind = Literal["start", "memory", "reclaim", "oom", "mark", "signal", "kill", "exit", "gone", "log", "note"]

@@ -60,7 +60,7 @@ def test_the_cgroups_own_counter_speaks_against_an_exit_without_kills() -> None:
     incident = quiet_end(scene)
 
     assert "proved" != incident.strength
-    assert "counted 1 OOM kills" in incident.proof[1].statement
+    assert "counted 1 OOM kill in the job's cgroup, and 0 were seen" in incident.proof[1].statement
 
 
 def test_a_counter_that_the_kills_explain_is_no_doubt() -> None:

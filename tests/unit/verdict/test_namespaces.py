@@ -26,7 +26,6 @@ from tracer.units import TICK_NS
 from tracer.verdict import people
 from tracer.verdict.incident import Case
 from tracer.verdict.judge import judge
-from tracer.verdict.reconcile import unexplained
 from tracer.verdict.story import Story
 
 TRACER = 41100
@@ -171,7 +170,7 @@ def test_the_log_speaks_of_the_job_only_where_its_pids_are_those_of_the_recordin
 
 def found(events: list[AnyEvent]) -> tuple[str, ...]:
     case = Case(Story(events))
-    return unexplained(case.story, case.kills)
+    return case.unexplained
 
 
 def test_a_fork_of_others_makes_no_process_the_jobs() -> None:

@@ -10,7 +10,6 @@ from tracer.verdict.deaths import Death
 from tracer.verdict.incident import Case, Finding, belongs, doubt_caveats, strength
 from tracer.verdict.kills import SIGKILL
 from tracer.verdict.model import Incident, Link
-from tracer.verdict.reconcile import unexplained
 
 SHELL_SIGKILL = 128 + SIGKILL
 HOOKS = ("mark_victim", "signal_generate", "sched_process_fork", "sched_process_exit")
@@ -57,7 +56,7 @@ def _doubts(case: Case, death: Death) -> tuple[str, ...]:
     """That nothing was killed is a claim about the whole run, so every loss in it counts."""
     story = case.story
     from_ns = story.job.ts_ns if story.job is not None else 0
-    return (*story.doubts(from_ns, death.at_ns), *unexplained(story, case.kills))
+    return (*story.doubts(from_ns, death.at_ns), *case.unexplained)
 
 
 def _summary(case: Case, death: Death, how: str, doubts: Sequence[str]) -> str:
@@ -154,7 +153,7 @@ def _inconclusive(case: Case) -> Finding:
         statement = "the recording does not say what the job was"
     headline = "No end of the job was observed"
     if story.job is not None and story.job.attached and not gone:
-        doubts = (*story.doubts(story.job.ts_ns, last_ns), *unexplained(story, case.kills))
+        doubts = (*story.doubts(story.job.ts_ns, last_ns), *case.unexplained)
         headline = "The job still ran when the watching ended"
         if _watched_since_attach(case, doubts):
             statement += f"; the kernel killed nothing of it for want of memory since {_then(case)}"

@@ -63,7 +63,7 @@ def _finding(case: Case, shots: list[_Shot]) -> Finding:
     story, first = case.story, shots[0]
     kill, shortage = first.kill, first.shortage
     death = case.death(kill.id)
-    doubts = story.doubts(kill.at_ns, death.at_ns if death else kill.at_ns)
+    doubts = (*story.doubts(kill.at_ns, death.at_ns if death else kill.at_ns), *case.contradicted)
     links = (
         _killed(case, kill, shortage),
         ran_out(shortage),

@@ -174,6 +174,8 @@ def write_footer(page: Page, report: Report) -> None:
         _fact(page, "job", page.short(job, 3 * (page.width - INDENT - _LABEL)))
     if report.verdict.watched_by:
         _fact(page, "watched", ", ".join(report.verdict.watched_by))
+    if report.verdict.reconciliation is not None:
+        _fact(page, "counters", report.verdict.reconciliation.statement)
     if report.recording:
         _fact(page, "recorded", report.recording, shortened=False)
 

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What other witnesses counted and the kills that were seen do not explain: nothing is claimed against these."""
+
+from collections.abc import Iterable
+
+from tracer.events import LoggedKill, ProcessExited, process_id
+from tracer.verdict.kills import Kills
+from tracer.verdict.model import Counter, Reconciliation
+from tracer.verdict.reconcile import plural, where
+from tracer.verdict.story import Story
+
+
+def unexplained(story: Story, kills: Kills, counters: Reconciliation | None) -> tuple[str, ...]:
+    """Signs of an OOM kill in the job that was not seen as one: marked exits, the log, the kernel's counters."""
+    signs = (_of_nobody_known, _marked_exits, _logged)
+    found = [text for find in signs for text in find(story, kills)]
+    return tuple(dict.fromkeys([*found, *_counted(counters)]))
+
+
+def _of_nobody_known(story: Story, kills: Kills) -> Iterable[str]:
+    """Kills that were seen in full, of processes that may well be the job's."""
+    for kill in kills.kills:
+        if not story.is_ours(kill.id.tgid, kill.start_ns) and story.may_be_ours(kill.levels, kill.at_ns):
+            yield f"whether pid {kill.id.tgid}, which the kernel killed for want of memory, was of the job is not known"
+
+
+def _marked_exits(story: Story, kills: Kills) -> Iterable[str]:
+    dying = {mark.id for mark in kills.dying}
+    for exited in story.of(ProcessExited):
+        identity = process_id(exited.tgid, exited.start_ns)
+        if exited.oom_marked and exited.in_tree and kills.of(identity) is None and identity not in dying:
+            yield f"pid {exited.tgid} was marked by the OOM killer, and neither the mark nor a kill was seen"
+
+
+def _logged(story: Story, kills: Kills) -> Iterable[str]:
+    if story.pids_differ:  # the log speaks of other processes than the tree does
+        return
+    seen = {pid for kill in kills.kills for pid in (kill.id.tgid, kill.mark.tid if kill.mark else None)}
+    for logged in story.of(LoggedKill):
+        member = story.tree.alive_at(logged.pid, logged.ts_ns) if logged.trusted else None
+        if member is not None and logged.pid not in seen:
+            yield f"the kernel's log says that pid {logged.pid} was killed, and that was not seen"
+
+
+def _counted(counters: Reconciliation | None) -> Iterable[str]:
+    """Counts that no kill explains that was seen. What was lost may have been of the job, and is no excuse."""
+    found = [] if counters is None else counters.counters
+    job = next((c for c in found if c.whose == "job"), None)
+    # Without BPF the machine's count has those of others in it, and a rule of its own looks at them.
+    machine = next((c for c in found if c.whose == "machine" and counters is not None and counters.watched), None)
+    for counter in (job, machine):
+        if counter is None or (counter is machine and job is not None and _speaks_for_all(job)):
+            continue
+        seen = counter.seen + counter.counted_again + counter.maybe + counter.maybe_again
+        if counter.counted > seen:
+            yield f"the kernel counted {plural(counter.counted)} {where(counter)}, and {seen} were seen"
+            return
+
+
+def _speaks_for_all(job: Counter) -> bool:
+    """Whether that count has every process of the job in it: then whatever is missing elsewhere is none of it."""
+    return job.file == "memory.events" and not job.explained_by and job.unexplained == 0
+
+
+def contradicted(counters: Reconciliation | None) -> tuple[str, ...]:
+    """That fewer kills were counted on the machine than were seen: one of these may be none."""
+    found = [] if counters is None else counters.counters
+    return tuple(
+        f"the kernel counted {plural(c.counted)} {where(c)}, and {c.seen + c.counted_again} were seen"
+        for c in found
+        if c.whose == "machine" and c.unexplained < 0
+    )
