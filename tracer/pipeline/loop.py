@@ -75,6 +75,7 @@ class Recorder:
     def finish(self, ended_ns: int) -> None:
         """The job's end, or that of watching it: what is still to come, and the end of the recording."""
         self._drain(ended_ns)
+        self.watch.look_last()
         self.watch.disarm()
         self.watch.finish()
         self.journal.secure()

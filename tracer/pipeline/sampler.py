@@ -96,22 +96,23 @@ class Sampler:
         self._journal.append(ProcessGone(ts_ns=now_ns, source="proc", tgid=member.tgid, start_ns=member.start_ns))
 
     def finish(self, now_ns: int) -> None:
-        """The last round."""
+        """The last round. That a count was still the same at the end is recorded as well."""
         self._sample_reclaim(now_ns)
-        self._round(now_ns, self._sample_chain())
+        self._round(now_ns, self._sample_chain(), last=True)
 
-    def _round(self, now_ns: int, chain: Sequence[CgroupSample]) -> None:
+    def _round(self, now_ns: int, chain: Sequence[CgroupSample], *, last: bool = False) -> None:
         began_ns = time.monotonic_ns()
         self._last_full_ns = now_ns
         for sample in chain:
-            self._journal.append_changed(("cgroup", sample.path), sample)
+            if not self._journal.append_changed(("cgroup", sample.path), sample) and last:
+                self._journal.append(sample)
         host = self._sources.host
         pressure = self._journal.attempt("reading the machine's memory", host.pressure, otherwise=None)
         if pressure is not None:
             self._journal.append_changed(("pressure",), pressure)
         vmstat = self._journal.attempt("reading vmstat", host.vmstat, otherwise=None)
-        if vmstat is not None:
-            self._journal.append_changed(("vmstat",), vmstat)
+        if vmstat is not None and not self._journal.append_changed(("vmstat",), vmstat) and last:
+            self._journal.append(vmstat)
         self._sample_shm(now_ns)
         for member in self._members:
             self._sample_process(member, now_ns)

@@ -197,9 +197,14 @@ class Watch:
         """The end is near: look now at what was to be looked at soon."""
         self._look_at_the_forked(time.monotonic_ns() + LOOK_AFTER_FORK_NS)
 
-    def finish(self) -> None:
-        """The last samples, and what was lost and spent."""
+    def look_last(self) -> None:
+        """The last samples."""
         self.sampler.finish(time.monotonic_ns())
+        # Others are killed whenever they are: what the counts have in them by now is to be recorded as well.
+        self._read_kernel()
+
+    def finish(self) -> None:
+        """What was lost and spent."""
         self._record_losses(always=True)
         if self._unrecorded:
             self._journal.note(f"{self._unrecorded} signals between processes outside the job were not recorded")

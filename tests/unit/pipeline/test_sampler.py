@@ -22,9 +22,11 @@ class Notebook:
         self.events.append(event)
 
     def append_changed(self, key, event):
-        if self.last.get(key) != event:
-            self.last[key] = event
-            self.events.append(event)
+        if self.last.get(key) == event:
+            return False
+        self.last[key] = event
+        self.events.append(event)
+        return True
 
     def attempt(self, what, action, otherwise):
         try:
