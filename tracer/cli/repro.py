@@ -102,7 +102,8 @@ def _page(result: "Result", what: str, why: str) -> str:
     counters = result.counters
     if result.outcome != "not_applicable":
         kernel = "no count" if counters.kernel is None else str(counters.kernel)
-        lines.append(f"  {'kills':<12}{counters.seen} seen, {counters.lost} lost; the kernel counted {kernel}")
+        again = f", {counters.counted_again} counted twice" if counters.counted_again else ""
+        lines.append(f"  {'kills':<12}{counters.seen} seen, {counters.lost} lost{again}; the kernel counted {kernel}")
     lines.append(_filled(f"{'because':<12}{why}", indent="  "))
     return "\n".join(lines) + "\n"
 

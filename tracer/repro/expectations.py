@@ -150,9 +150,13 @@ def _about_the_rest(expected: Expected, seen: Seen) -> Iterator[Difference]:
     if expected.caveat is not None and not any(expected.caveat in caveat for caveat in _caveats(seen)):
         yield Difference("caveats", repr(expected.caveat), repr(_caveats(seen)))
     counters = seen.counters
-    told = counters.seen + counters.lost
-    if counters.kernel is not None and not told <= counters.kernel <= told + expected.counted_twice:
-        yield Difference("kills that the kernel counted", f"{counters.kernel} seen or lost", str(told))
+    told = counters.seen + counters.lost + counters.counted_again
+    if counters.kernel is not None and not told <= counters.kernel <= told + counters.maybe:
+        again = f", {counters.counted_again} counted twice" if counters.counted_again else ""
+        words = f"{counters.seen} seen, {counters.lost} lost{again}"
+        yield Difference("kills that the kernel counted", str(counters.kernel), words)
+    if counters.counted_again > expected.counted_twice:
+        yield Difference("kills counted twice", str(expected.counted_twice), str(counters.counted_again))
     if seen.leftover is not None:
         yield Difference("left behind", "nothing", seen.leftover)
 

@@ -73,7 +73,7 @@ class Expected(Struct, frozen=True, kw_only=True, omit_defaults=True):
     caveat: str | None = None
     """Words that must stand among the caveats."""
     counted_twice: int = 0
-    """So many, at most, the kernel counts once more (the first of a group, unless it is dead by then)."""
+    """So many, at most, the kernel may be seen to count once more (the first of a group, unless it is dead by then)."""
 
 
 class Node(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -127,9 +127,13 @@ class Counters(Struct, frozen=True, kw_only=True):
 
     seen: int
     lost: int
-    """Marks that found no room in the ring buffer."""
+    """Marks that found no room in the ring buffer, without those whose kill was seen by its signal."""
     kernel: int | None
     """By its own counter; `None`: that went with its cgroup, or there is none."""
+    counted_again: int = 0
+    """Further counts of the kernel that were seen to be no further kills."""
+    maybe: int = 0
+    """Further signals of which it cannot be told whether it counted them."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):

@@ -141,14 +141,19 @@ def test_the_sender_is_compared_by_kind_and_name():
         ((480, 20, 500), 0, True),
         ((480, 19, 500), 0, False),
         ((2, 0, None), 0, True),
-        ((4, 0, 5), 1, True),
-        ((4, 0, 4), 1, True),
-        ((4, 0, 6), 1, False),
-        ((4, 0, 3), 1, False),
+        ((4, 0, 5, 1), 1, True),
+        ((4, 0, 4, 0), 1, True),
+        ((4, 0, 5, 0), 1, False),
+        ((4, 0, 4, 1), 1, False),
+        ((4, 0, 5, 1), 0, False),
+        ((4, 0, 5, 0, 1), 0, True),
+        ((4, 0, 6, 0, 1), 0, False),
+        ((4, 0, 3, 0, 1), 0, False),
     ],
 )
 def test_kills_seen_and_lost_are_those_that_the_kernel_counted_to_the_unit(counters, twice, agrees):
-    case = seen(counters=Counters(seen=counters[0], lost=counters[1], kernel=counters[2]))
+    values = dict(zip(("seen", "lost", "kernel", "counted_again", "maybe"), counters, strict=False))
+    case = seen(counters=Counters(**values))
     expected = Expected(cause=("host_oom_cgroup",), killed=(2, 2), counted_twice=twice)
 
     assert (differences(expected, case) == ()) == agrees
