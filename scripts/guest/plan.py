@@ -4,7 +4,7 @@
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from scripts.guest.errors import VmError
 
@@ -37,6 +37,8 @@ class Scenario:
     needs: frozenset[str] = frozenset()
     seconds: int = 60
     """By its declaration, on a machine that nothing emulates."""
+    aside: bool = False
+    """Run only when it is named."""
 
 
 _A_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -47,6 +49,28 @@ CHECKS = (
     Scenario("doctor", ("-m", "tracer", "doctor", "--json"), "whether a kill could be proved"),
 )
 """Of the command itself, before any scenario: if these fail on a kernel, nothing else there means anything."""
+
+PEERS = "/oomtrace/inside/peers.py"
+PEERS_S = 120
+"""What the other tools take to start, on a machine that nothing emulates."""
+STORM = ("{python}", "-m", "tracer.repro.workloads.storm", "--kills", "500", "--at-once", "4")
+ASIDE = (
+    Scenario(
+        "bench",
+        (PEERS, "--recording", RECORD, "--", "-m", "tracer", "run", "--memory-max", "96M", "--ready-file", "{ready}",
+         "--record", RECORD, "--report", "/dev/null", "--", *STORM),
+        "500 kills beside other tools: start to ready, memory, kills seen",
+        seconds=300 + PEERS_S,
+        aside=True,
+    ),
+)  # fmt: skip
+
+
+def beside_peers(scenario: Scenario) -> Scenario:
+    """The same, with the other tools that tell of OOM kills running beside it."""
+    if scenario.command[0] == PEERS:
+        return scenario
+    return replace(scenario, command=(PEERS, "--", *scenario.command), seconds=scenario.seconds + PEERS_S)
 
 
 @dataclass(frozen=True)
@@ -106,7 +130,7 @@ def timeout_s(scenario: Scenario, accel: str) -> int:
 
 
 def choose(scenarios: Sequence[Scenario], names: Sequence[str]) -> list[Scenario]:
-    """Those named, in the order of the catalogue; all, if none is.
+    """Those named, in the order of the catalogue; if none is, all that are not run for themselves alone.
 
     Raises:
         VmError: a name is nobody's.
@@ -114,7 +138,7 @@ def choose(scenarios: Sequence[Scenario], names: Sequence[str]) -> list[Scenario
     unknown = sorted(set(names) - {each.name for each in scenarios})
     if unknown:
         raise VmError(f"no scenario is called {', '.join(unknown)}: scripts/vm --list names them")
-    return [each for each in scenarios if not names or each.name in names]
+    return [each for each in scenarios if (each.name in names if names else not each.aside)]
 
 
 def profile_of(scenario: Scenario, cgroup: str | None) -> Profile:

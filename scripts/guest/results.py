@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from scripts.guest import truth
 from scripts.guest.errors import VmError
@@ -14,6 +14,27 @@ PASS, FAIL, NOT_APPLICABLE, BROKEN = "pass", "fail", "not_applicable", "broken"
 """As declared; another verdict; cannot be made on this kernel; no answer, which is nobody's verdict."""
 _EXITS = {0: PASS, 1: FAIL, 5: NOT_APPLICABLE}
 _SETTLED = {PASS, NOT_APPLICABLE}
+
+
+@dataclass(frozen=True)
+class Tool:
+    """What one tool that tells of OOM kills did in a guest."""
+
+    tool: str
+    ready_s: float | None = None
+    rss_mib: float | None = None
+    seen: int | None = None
+    lost: int | None = None
+    words: str | None = None
+    """Why it did not run, in its own words."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """OOM kills of one scenario: by the kernel's own counter, and by each tool that ran, ours first."""
+
+    counted: int | None
+    tools: tuple[Tool, ...]
 
 
 @dataclass(frozen=True)
@@ -29,6 +50,7 @@ class Result:
     release: str
     bcc: str | None
     """As the loader's Python in that guest says."""
+    counts: Counts | None = None
 
 
 def parse(folder: Path, *, died: str) -> tuple[str, str | None, float]:
@@ -47,6 +69,44 @@ def parse(folder: Path, *, died: str) -> tuple[str, str | None, float]:
     if said != outcome:
         return BROKEN, f"exit {exit_code}, but its document says {said}", seconds
     return outcome, None if outcome == PASS else _why(document, folder), seconds
+
+
+def counts(folder: Path) -> Counts | None:
+    """Who counted how many kills, by what a scenario printed; `None`: it said nothing of that."""
+    document = _json(folder / "stdout") or {}
+    if document.get("schema") == "oomtrace.peers/1":
+        return parse_counts(document)
+    found = document.get("counters")
+    ours = {"tool": "oomtrace", **found} if isinstance(found, dict) else None
+    return None if found is None else parse_counts({"counted": found.get("kernel"), "tools": [ours]})
+
+
+def parse_counts(content: dict[str, Any] | None) -> Counts | None:
+    """From what a guest or an earlier run wrote, of which nothing is believed."""
+    if not isinstance(content, dict) or not isinstance(content.get("tools"), list | tuple):
+        return None
+    tools = [each for each in content["tools"] if isinstance(each, dict)]
+    return Counts(
+        _number(content.get("counted"), int),
+        tuple(
+            Tool(
+                _one_line(each.get("tool", "?")),
+                _number(each.get("ready_s"), float),
+                _number(each.get("rss_mib"), float),
+                _number(each.get("seen"), int),
+                _number(each.get("lost"), int),
+                None if each.get("words") is None else _one_line(each["words"]),
+            )
+            for each in tools
+        ),
+    )
+
+
+_N = TypeVar("_N", int, float)
+
+
+def _number(value: object, kind: type[_N]) -> _N | None:
+    return kind(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _why(document: dict[str, Any], folder: Path) -> str:
@@ -154,7 +214,8 @@ class Store:
         """
         content = _json(self._path(kernel, profile, scenario))
         try:
-            result = Result(**content) if content is not None else None
+            kept = None if content is None else {**content, "counts": parse_counts(content.get("counts"))}
+            result = Result(**kept) if kept is not None else None
         except TypeError:
             return None
         if result is None or result.outcome not in _SETTLED:

@@ -15,7 +15,7 @@ PACKAGES = (
     "python3", "python3-bpfcc", "systemd", "systemd-sysv", "dbus", "udev", "kmod", "procps", "iproute2",
     "libpam-systemd", "dbus-user-session", "sudo", "earlyoom", "bpftrace",
 )  # fmt: skip
-WHERE_THERE_IS_ONE = ("systemd-oomd", "libbpf-tools")
+WHERE_THERE_IS_ONE = ("systemd-oomd", "libbpf-tools", "bpfcc-tools")
 """Some suites have no such package: what needs it does not apply there."""
 
 _LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*")

@@ -16,6 +16,8 @@ from scripts.guest.lab import Lab, Times, say
 from scripts.guest.plan import Batch, Scenario, estimate_s, in_words, timeout_s
 from scripts.guest.results import BROKEN, PASS, Result, Store, last_words, parse
 from tracer.kernel.btf import BtfError
+from scripts.guest.results import BROKEN, PASS, Result, Store, counts, last_words, parse
+from scripts.guest.table import kills_in_words
 
 GRACE_S = 120.0
 """Beyond a scenario's own time, in which the guest itself ends it."""
@@ -169,7 +171,8 @@ class Runner:
         left_s = self.estimate([*([Batch(batch.kernel, batch.profile, rest)] if rest else []), *later])
         about = f"; about {in_words(left_s)} left" if rest or later else ""
         reason = "" if result.outcome == PASS else f": {result.reason}"
-        say(f"{batch.kernel} {scenario.name}: {result.outcome} ({result.seconds:.0f} s){reason}{about}")
+        kills = kills_in_words(result)
+        say(f"{batch.kernel} {scenario.name}: {result.outcome} ({result.seconds:.0f} s){kills}{reason}{about}")
 
 
 class _Progress:
@@ -209,8 +212,9 @@ class _Progress:
         scenario = self._batch.scenarios[self._noted]
         outcome, reason, seconds = parse(self._results / scenario.name, died=died)
         release, bcc = self._guest.get("release") or "", self._guest.get("bcc")
+        found = counts(self._results / scenario.name)
         result = Result(
-            scenario.name, self._batch.kernel, self._batch.profile.name, outcome, reason, seconds, release, bcc
+            scenario.name, self._batch.kernel, self._batch.profile.name, outcome, reason, seconds, release, bcc, found
         )
         self._noted += 1
         self._changed_s = time.monotonic()

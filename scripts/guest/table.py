@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from scripts.guest.errors import VmError
-from scripts.guest.results import BROKEN, FAIL, NOT_APPLICABLE, PASS, Result
+from scripts.guest.results import BROKEN, FAIL, NOT_APPLICABLE, PASS, Counts, Result
 
 BEGIN = "<!-- made by scripts/vm --matrix --write-table: do not edit -->"
 END = "<!-- end of what scripts/vm made -->"
@@ -40,6 +40,50 @@ def _cell(result: Result | None, reasons: dict[str, int]) -> str:
         return word
     number = reasons.setdefault(result.reason or "no reason was given", len(reasons) + 1)
     return f"{word} ({number})"
+
+
+def kills_in_words(result: Result) -> str:
+    """What a scenario's line says of kills: how many the kernel counted, and how many were seen and lost."""
+    ours = next(iter(result.counts.tools), None) if result.counts is not None else None
+    if result.counts is None or ours is None or not (result.counts.counted or ours.seen):
+        return ""
+    counted = "no count" if result.counts.counted is None else str(result.counts.counted)
+    return f", kills: {ours.seen} seen, {ours.lost} lost, {counted} by the kernel"
+
+
+def counts(result: Result) -> str:
+    """Every tool in one guest, on the same kills: what it took to start, what it held, what it saw."""
+    if result.counts is None:
+        return ""
+    counted = "nothing that can be read" if result.counts.counted is None else str(result.counts.counted)
+    return tools(f"Linux {result.release}, {result.scenario}: the kernel counted {counted} kills", result.counts)
+
+
+def tools(title: str, found: Counts) -> str:
+    """The rows."""
+    ours = next(iter(found.tools), None)
+    lines = [
+        title,
+        "",
+        "| tool | kills seen | start to ready | memory (RSS) |",
+        "|---|---|---|---|",
+    ]
+    for each in found.tools:
+        if each.seen is None:
+            lines.append(f"| {each.tool} | {_escaped(each.words or 'did not run')} | | |")
+            continue
+        lost = "" if each.lost is None else f", {each.lost} lost"
+        ready = _beside(each.ready_s, ours.ready_s if ours is not None and each is not ours else None, "s")
+        memory = _beside(each.rss_mib, ours.rss_mib if ours is not None and each is not ours else None, "MiB")
+        words = f" ({_escaped(each.words)})" if each.words else ""
+        lines.append(f"| {each.tool} | {each.seen}{lost}{words} | {ready} | {memory} |")
+    return "\n".join(lines) + "\n"
+
+
+def _beside(value: float | None, ours: float | None, unit: str) -> str:
+    if value is None:
+        return ""
+    return f"{value:.1f} {unit}" + (f" ({value / ours:.2f} x)" if ours else "")
 
 
 def _escaped(text: str) -> str:
