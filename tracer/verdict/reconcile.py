@@ -18,8 +18,8 @@ from tracer.verdict.story import Story
 
 EDGE_NS = 100 * NS_PER_MS
 """A sample is stamped when all of it has been read; so long before that its count may have been read."""
-AFTER_NS = 1 * NS_PER_MS
-"""The kernel counts just before it sends the signal."""
+AFTER_NS = 20 * NS_PER_MS
+"""The kernel counts just before it sends the signal, and may be held up in between."""
 SIGNAL = "signal_sent"
 FILES = {1: "memory.oom_control", 2: "memory.events"}
 

@@ -192,8 +192,10 @@ def run(
         report = [sys.executable, "-m", "tracer", "report", "--json", recording]
         output = subprocess.run(report, capture_output=True, check=False).stdout
     inner = _document(output)
-    kernel = None if before is None or after is None else after - before
-    _count(ours, inner)
+    # Of its own cgroup, if it says: elsewhere on this machine others may be killed.
+    kernel = _count(ours, inner)
+    if kernel is None and before is not None and after is not None:
+        kernel = after - before
     if recording is not None:
         status = int(ours.seen is None or kernel != ours.seen + (ours.lost or 0))
     document = {
@@ -234,18 +236,19 @@ def _document(output: bytes) -> dict[str, Any]:
     return {}
 
 
-def _count(ours: Found, document: dict[str, Any]) -> None:
-    """From a scenario's result, or from a verdict."""
-    counters = document.get("counters")
-    told = document.get("reconciliation")
+def _count(ours: Found, document: dict[str, Any]) -> int | None:
+    """From a scenario's result, or from a verdict; what the kernel counted, if that says so."""
+    counters, told = document.get("counters"), document.get("reconciliation")
     if isinstance(told, dict):
-        counters = next((each for each in reversed(told["counters"]) if each["whose"] in {"job", "machine"}), None)
+        counters = next((each for each in told["counters"] if each["whose"] == "job"), None)
     if not isinstance(counters, dict):
         ours.words = "its document says nothing of kills"
-        return
+        return None
     ours.seen, ours.lost = counters["seen"], counters["lost"]
     said = document.get("found") or document["incidents"][document["primary"]]
     ours.words = f"{said.get('cause')}: {said.get('strength')}"
+    kernel = counters.get("kernel", counters.get("counted"))
+    return kernel if isinstance(kernel, int) else None
 
 
 def main() -> int:
