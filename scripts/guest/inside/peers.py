@@ -28,7 +28,7 @@ from typing import Any
 SCHEMA = "oomtrace.peers/1"
 TOOLS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("bpftrace oomkill.bt", ("oomkill.bt", "bpftrace-oomkill.bt")),
-    ("libbpf-tools oomkill", ("/usr/sbin/oomkill", "/usr/bin/oomkill", "libbpf-oomkill")),
+    ("libbpf-tools oomkill", ("oomkill-libbpf", "/usr/sbin/oomkill")),
     ("bcc oomkill", ("oomkill-bpfcc", "/usr/share/bcc/tools/oomkill")),
 )
 """By name, with what each is called in distributions; all hook oom_kill_process() by a kprobe."""

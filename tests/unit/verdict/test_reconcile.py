@@ -448,3 +448,35 @@ def test_a_process_with_the_pid_of_a_victim_is_another() -> None:
     scene.oom_signal(FIRST, RANK, result=1, start_ns=start_of(FIRST) + NS_PER_S)
 
     assert 0 == counter(ended(scene, job=1, machine=1), "job").counted_again
+
+
+def test_who_had_a_sigkill_already_and_was_not_killed_once_more_is_not_counted() -> None:
+    scene = begun()
+    scene.oom_signal(FIRST, RANK, result=2)
+    scene.stack(scene.mark(FIRST, RANK), DYING_STACK)
+    events = ended(scene, job=0, machine=0)
+
+    assert (0, 0, 0, 0, 0) == figures(events, "machine")
+
+
+def test_where_counts_are_local_that_of_the_machine_concerns_the_job() -> None:
+    scene = begun()
+    scene.kill(FIRST)
+    events = ended(scene, job=0, machine=2)
+
+    assert ("the kernel counted 2 OOM kills on the machine, and 1 were seen",) == Case(Story(events)).unexplained
+
+
+def test_what_was_counted_before_the_kernel_was_watched_is_said_to_be() -> None:
+    scene = Scene()
+    for count in (840, 900):
+        read(scene, machine=count)
+        scene.pass_time(NS_PER_S)
+    scene.begin()
+    read(scene, machine=901)
+    scene.kill(FIRST)
+    events = ended(scene, job=None, machine=2)
+
+    found = counter(events, "machine")
+    assert (2, 1, 0) == (found.counted, found.seen, found.unexplained)
+    assert ("it was read before the kernel was watched",) == found.explained_by
