@@ -57,8 +57,8 @@ STORM = ("{python}", "-m", "tracer.repro.workloads.storm", "--kills", "500", "--
 ASIDE = (
     Scenario(
         "bench",
-        (PEERS, "--recording", RECORD, "--", "-m", "tracer", "run", "--memory-max", "96M", "--ready-file", "{ready}",
-         "--record", RECORD, "--report", "/dev/null", "--", *STORM),
+        (PEERS, "--starts", "3", "--recording", RECORD, "--", "-m", "tracer", "run", "--memory-max", "96M",
+         "--ready-file", "{ready}", "--record", RECORD, "--report", "/dev/null", "--", *STORM),
         "500 kills beside other tools: start to ready, memory, kills seen",
         seconds=300 + PEERS_S,
         aside=True,

@@ -71,6 +71,39 @@ def test_every_tool_is_waited_for_counted_and_ended(lab):
     assert (absent["seen"], absent["words"]) == (None, "not installed")
 
 
+def test_of_several_starts_the_shortest_counts_and_the_last_one_stays(lab):
+    (lab / "killed").write_text("2")
+    tell, refuse, absent = peers.start_tools(20 * SLOWER, starts=3)
+    try:
+        tell.settle()
+    finally:
+        tell.stop()
+
+    assert (tell.found.seen, refuse.found.ready_s, absent.found.ready_s) == (2, None, None)
+    assert tell.found.ready_s > 0
+
+
+OURS_STARTS = """
+import pathlib, sys
+ready, record, *job = sys.argv[1:]
+assert not pathlib.Path(record).exists()
+pathlib.Path(record).write_text(" ".join(job))
+pathlib.Path(ready).write_text("1")
+import time; time.sleep(0.2)
+"""
+
+
+def test_starts_of_ours_are_timed_with_a_job_that_does_nothing(tmp_path):
+    record = str(tmp_path / "record")
+    command = [sys.executable, "-c", OURS_STARTS, peers.READY_FILE, record, "--", "storm", "500"]
+    times = peers.start_ours(command, record, 2)
+
+    assert len(times) == 2
+    assert all(0 < each < 20 * SLOWER for each in times)
+    assert not (tmp_path / "record").exists()
+    assert peers.start_ours([sys.executable, "-c", "pass"], record, 2) == []
+
+
 def test_a_tool_that_never_is_ready_is_given_up(lab, monkeypatch):
     path = lab / "tells"
     path.write_text(f"#!{sys.executable}\nimport time\nprint('compiling', flush=True)\ntime.sleep(1000)")
