@@ -278,17 +278,19 @@ def _statement(counters: Sequence[Counter], *, watched: bool) -> str:
 
 
 def _said(counter: Counter) -> tuple[object, ...]:
-    return (counter.counted, counter.seen, counter.counted_again, counter.lost, counter.unexplained)
+    known = counter.seen + counter.maybe
+    return (counter.counted, known, counter.counted_again, counter.lost, counter.unexplained)
 
 
 def _of_these(counter: Counter, *, watched: bool) -> str:
+    if not watched:
+        # What is known of kills then comes from the kernel's log, which names no cgroup by its id.
+        known = min(counter.counted, counter.seen + counter.maybe)
+        return f": {known} by its log, and nothing else watched it" if known else ", and nothing else watched it"
     if not (counter.counted or counter.seen or counter.maybe):
-        return "" if watched else ", and nothing else watched it"
-    parts = [f"{counter.seen} seen"]
-    if counter.counted_again:
-        parts.append(f"{counter.counted_again} counted twice")
-    parts.append(f"{counter.lost} lost" if watched else "the kernel was not watched")
-    parts += counter.explained_by
+        return ""
+    again = [f"{counter.counted_again} counted twice"] if counter.counted_again else []
+    parts = [f"{counter.seen} seen", *again, f"{counter.lost} lost", *counter.explained_by]
     if counter.unexplained:
         parts.append(f"{abs(counter.unexplained)} {'not explained' if counter.unexplained > 0 else 'not counted'}")
     return ": " + ", ".join(parts)

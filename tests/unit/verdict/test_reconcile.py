@@ -417,6 +417,21 @@ def test_without_bpf_the_kills_of_others_are_not_missed() -> None:
     assert not any("not explained" in caveat for caveat in judge(events).verdict.caveats)
 
 
+def test_without_bpf_the_log_is_what_the_counters_are_compared_with() -> None:
+    def told(*, logged: bool) -> str:
+        scene = begun()
+        if logged:
+            scene.log_kill(FIRST)
+        return reconciled(unwatched(ended(scene, job=1, machine=1))).statement
+
+    assert "the kernel counted 1 OOM kill in the job's cgroup: 1 by its log, and nothing else watched it" == (
+        told(logged=True)
+    )
+    assert told(logged=False).startswith(
+        "the kernel counted 1 OOM kill in the job's cgroup, and nothing else watched it"
+    )
+
+
 def test_without_any_counter_there_is_nothing_to_say() -> None:
     scene = begun()
     scene.kill(FIRST)
