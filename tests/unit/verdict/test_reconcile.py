@@ -1,9 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel's counters against what was seen: to the unit, and what nothing explains is never left out."""
+"""The kernel's counters against what was seen, to the unit."""
 
-import msgspec
 import pytest
 
+from tests.unit.verdict.counted import (
+    FIRST,
+    SECOND,
+    THIRD,
+    begun,
+    counter,
+    ended,
+    figures,
+    group_kill,
+    kill_elsewhere,
+    read,
+    reconciled,
+)
 from tests.unit.verdict.scenes import (
     DYING_STACK,
     KILL_STACK,
@@ -12,109 +24,14 @@ from tests.unit.verdict.scenes import (
     WORKERS,
     Scene,
     changed,
-    primary,
     start_of,
     without,
 )
-from tracer.events import AnyEvent, Armed, CgroupSample, Disarmed, Header, HookStatus, Losses, OomLevel, VmstatSample
+from tracer.events import AnyEvent, Armed, Header, OomLevel
 from tracer.units import NS_PER_MS, NS_PER_S
 from tracer.verdict.incident import Case
-from tracer.verdict.judge import judge
-from tracer.verdict.model import Counter, Reconciliation
+from tracer.verdict.model import Counter
 from tracer.verdict.story import Story
-
-FIRST, SECOND, THIRD, FOURTH = WORKERS
-MEMBER_STACK = ("mark_oom_victim", "__oom_kill_process", "oom_kill_memcg_member", "mem_cgroup_scan_tasks")
-ELSEWHERE = 4242
-
-
-def begun(*, own_cgroup: bool = True, before: int = 0) -> Scene:
-    """A job whose counters were read before it could be killed, the machine's long after other kills."""
-    scene = Scene()
-    scene.begin(own_cgroup=own_cgroup)
-    for pid in (RANK, *WORKERS):
-        scene.fork(pid, LAUNCHER)
-    read(scene, job=before, machine=before + 900)
-    scene.pass_time(NS_PER_S)
-    return scene
-
-
-def read(scene: Scene, *, job: int | None = None, machine: int | None = None) -> None:
-    if job is not None:
-        scene.cgroup_sample(77, "/run-7f3", oom_kill=job)
-    if machine is not None:
-        scene.add(VmstatSample(ts_ns=scene.now_ns, source="pressure", oom_kill=machine))
-
-
-def ended(scene: Scene, *, job: int | None, machine: int | None, status: int = 1 << 8, **lost: int) -> list[AnyEvent]:
-    scene.pass_time(NS_PER_S)
-    read(scene, job=job, machine=None if machine is None else machine + 900)
-    return scene.finish(status, losses=Losses(ts_ns=scene.now_ns + 2 * NS_PER_S, source="tracer", dropped=lost))
-
-
-def reconciled(events: list[AnyEvent]) -> Reconciliation:
-    found = Case(Story(events)).counters
-    assert found is not None
-    return found
-
-
-def counter(events: list[AnyEvent], whose: str) -> Counter:
-    [found] = [one for one in reconciled(events).counters if one.whose == whose]
-    return found
-
-
-def figures(events: list[AnyEvent], whose: str) -> tuple[int, int, int, int, int]:
-    """Counted, seen, counted again, lost, unexplained."""
-    found = counter(events, whose)
-    return (found.counted, found.seen, found.counted_again, found.lost, found.unexplained)
-
-
-def group_kill(scene: Scene, *, again: bool = True) -> None:
-    """The first is killed, then every member, the first once more unless it is dead by then."""
-    signal = scene.oom_signal(FIRST, FIRST)
-    mark = scene.mark(FIRST, FIRST)
-    scene.levels(mark)
-    scene.stack(mark)
-    for pid in WORKERS if again else WORKERS[1:]:
-        scene.pass_time(100_000)
-        if pid == FIRST:
-            scene.oom_signal(pid, FIRST, result=1, ts_ns=scene.now_ns, start_ns=signal.start_ns)
-            continue
-        scene.oom_signal(pid, FIRST)
-        mark = scene.mark(pid, FIRST)
-        scene.levels(mark)
-        scene.stack(mark, MEMBER_STACK)
-    scene.pass_time(NS_PER_MS)
-    for pid in WORKERS:
-        scene.exit(pid, 9, oom_marked=1)
-
-
-def kill_elsewhere(scene: Scene, *, all_levels: bool = True) -> None:
-    scene.oom_signal(ELSEWHERE, ELSEWHERE, in_tree=0)
-    mark = scene.mark(ELSEWHERE, ELSEWHERE, levels=1 if all_levels else 2)
-    scene.level(mark, 0, name="other", cgroup_id=555, events_local_oom=1)
-    scene.stack(mark)
-    scene.pass_time(NS_PER_MS)
-
-
-def test_a_kill_that_was_seen_is_what_both_counters_say() -> None:
-    scene = begun()
-    scene.kill(FIRST)
-    events = ended(scene, job=1, machine=1)
-
-    found = reconciled(events)
-    assert found.agree
-    assert (1, 1, 0, 0, 0) == figures(events, "job")
-    assert (1, 1, 0, 0, 0) == figures(events, "machine")
-    assert "the kernel counted 1 OOM kill in the job's cgroup: 1 seen, 0 lost" == found.statement
-    assert found == judge(events).verdict.reconciliation
-
-
-def test_that_nothing_was_counted_is_said_in_one_line() -> None:
-    events = ended(begun(), job=0, machine=0, status=0)
-
-    assert "the kernel counted no OOM kills in the job's cgroup" == reconciled(events).statement
-    assert "proved" == primary(judge(events)).strength
 
 
 @pytest.mark.parametrize("again", [True, False])
@@ -127,17 +44,6 @@ def test_a_groups_first_victim_is_counted_twice_unless_it_is_dead_by_then(*, aga
     assert (count, 4, int(again), 0, 0) == figures(events, "job")
     assert (count, 4, int(again), 0, 0) == figures(events, "machine")
     assert again == ("1 counted twice" in reconciled(events).statement)
-
-
-def test_a_double_count_is_not_assumed_where_its_signal_would_have_been_seen() -> None:
-    scene = begun()
-    group_kill(scene, again=False)
-    events = ended(scene, job=5, machine=5)
-
-    assert 1 == counter(events, "job").unexplained
-    assert not reconciled(events).agree
-    [caveat] = [c for c in judge(events).verdict.caveats if "not explained" in c]
-    assert "The kernel counted 5 OOM kills in the job's cgroup; 4 were seen: 1 is not explained." == caveat
 
 
 def test_a_double_count_may_be_where_signals_were_lost_and_a_group_was_killed() -> None:
@@ -159,18 +65,6 @@ def test_the_teardown_of_a_pid_namespace_is_no_double_count() -> None:
     events = ended(scene, job=1, machine=1)
 
     assert (1, 1, 0, 0, 0) == figures(events, "job")
-
-
-def test_who_shared_the_victims_memory_died_and_is_not_counted() -> None:
-    scene = begun()
-    scene.kill(FIRST, RANK)
-    scene.oom_signal(SECOND, RANK)
-    scene.exit(SECOND, 9)
-    events = ended(scene, job=1, machine=1)
-
-    assert (1, 1, 0, 0, 0) == figures(events, "machine")
-    assert 1 == counter(events, "job").not_counted
-    assert 2 == len(primary(judge(events)).victims)
 
 
 def test_a_second_signal_among_those_who_share_memory_may_be_a_count_or_not() -> None:
@@ -336,109 +230,6 @@ def test_a_counter_that_was_not_read_again_says_nothing_of_later_kills() -> None
     events = changed(scene.finish(), OomLevel, events_oom_kill=None)
 
     assert (0, 0, 0, 0, 0) == figures(events, "job")
-
-
-def test_what_is_missing_in_the_jobs_cgroup_is_told_once() -> None:
-    scene = begun()
-    for count in (0, 3):
-        scene.cgroup_sample(1, "/", oom_kill=count)
-        scene.pass_time(NS_PER_S)
-    events = ended(scene, job=3, machine=3)
-
-    assert [3, 3, 3] == [one.unexplained for one in reconciled(events).counters]
-    assert 1 == sum("not explained" in caveat for caveat in judge(events).verdict.caveats)
-
-
-def test_an_exit_without_kills_is_not_proved_against_a_count() -> None:
-    of_job = ended(begun(), job=1, machine=1, status=0)
-    incident = primary(judge(of_job))
-
-    assert "likely" == incident.strength
-    assert "1 OOM kill in the job's cgroup" in incident.caveats[0]
-
-
-@pytest.mark.parametrize(
-    ("version", "job", "sure"), [(2, 0, True), (1, 0, False), (2, None, False)], ids=["v2", "v1", "not read"]
-)
-def test_a_count_of_the_machine_concerns_the_job_unless_its_own_cgroup_has_all_of_it(
-    *, version: int, job: int | None, sure: bool
-) -> None:
-    events = changed(ended(begun(), job=0, machine=1, status=0), Header, cgroup_version=version)
-    if job is None:
-        events = without(events, CgroupSample)
-    report = judge(events)
-
-    assert ("proved" if sure else "likely") == primary(report).strength
-    assert any("1 OOM kill on the machine; 0 were seen: 1 is not explained" in c for c in report.verdict.caveats)
-
-
-def test_losses_are_no_excuse_for_an_exit_without_kills() -> None:
-    events = ended(begun(), job=1, machine=1, status=0, oom_mark=1)
-
-    assert 0 == counter(events, "job").unexplained
-    assert "proved" != primary(judge(events)).strength
-    assert any("counted 1 OOM kill" in caveat for caveat in primary(judge(events)).caveats)
-
-
-@pytest.mark.parametrize(("machine", "strength"), [(1, "proved"), (0, "likely")])
-def test_a_kill_that_the_machine_did_not_count_is_not_proved(machine: int, strength: str) -> None:
-    scene = begun()
-    scene.grow()
-    scene.kill(THIRD)
-    events = ended(scene, job=None, machine=machine)
-    report = judge(without(events, CgroupSample))
-
-    assert strength == primary(report).strength
-    assert (machine == 0) == any("of these it did not count" in caveat for caveat in report.verdict.caveats)
-
-
-def test_a_count_of_more_kills_does_not_weaken_one_that_was_seen() -> None:
-    scene = begun()
-    scene.grow()
-    scene.kill(THIRD)
-    report = judge(ended(scene, job=4, machine=9))
-
-    assert "proved" == primary(report).strength
-    assert 2 == sum("not explained" in caveat for caveat in report.verdict.caveats)
-
-
-def unwatched(events: list[AnyEvent]) -> list[AnyEvent]:
-    return [
-        msgspec.structs.replace(e, attached=False) if isinstance(e, HookStatus) else e
-        for e in without(without(events, Armed), Disarmed)
-    ]
-
-
-def test_without_bpf_the_kills_of_others_are_not_missed() -> None:
-    events = unwatched(ended(begun(), job=0, machine=7, status=0))
-
-    assert not reconciled(events).watched
-    assert reconciled(events).agree
-    assert not any("not explained" in caveat for caveat in judge(events).verdict.caveats)
-
-
-def test_without_bpf_the_log_is_what_the_counters_are_compared_with() -> None:
-    def told(*, logged: bool) -> str:
-        scene = begun()
-        if logged:
-            scene.log_kill(FIRST)
-        return reconciled(unwatched(ended(scene, job=1, machine=1))).statement
-
-    assert "the kernel counted 1 OOM kill in the job's cgroup: 1 by its log, and nothing else watched it" == (
-        told(logged=True)
-    )
-    assert told(logged=False).startswith(
-        "the kernel counted 1 OOM kill in the job's cgroup, and nothing else watched it"
-    )
-
-
-def test_without_any_counter_there_is_nothing_to_say() -> None:
-    scene = begun()
-    scene.kill(FIRST)
-    events = without(without(ended(scene, job=1, machine=1), CgroupSample), VmstatSample)
-
-    assert Case(Story(events)).counters is None
-    assert judge(events).verdict.reconciliation is None
 
 
 @pytest.mark.parametrize("hidden", ["stack", "levels"])
