@@ -14,10 +14,9 @@ from scripts.guest.errors import VmError
 from scripts.guest.kernels import Kernel, series
 from scripts.guest.lab import Lab, Times, say
 from scripts.guest.plan import Batch, Scenario, estimate_s, in_words, timeout_s
-from scripts.guest.results import BROKEN, PASS, Result, Store, last_words, parse
-from tracer.kernel.btf import BtfError
 from scripts.guest.results import BROKEN, PASS, Result, Store, counts, last_words, parse
 from scripts.guest.table import kills_in_words
+from tracer.kernel.btf import BtfError
 
 GRACE_S = 120.0
 """Beyond a scenario's own time, in which the guest itself ends it."""

@@ -4,15 +4,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tracer.events import AnyEvent, CgroupSample, JobStarted, Losses
+from tracer.events import AnyEvent, CgroupSample, JobStarted
 from tracer.repro.expectations import Seen
 from tracer.repro.scenario import Counters, Scenario
+from tracer.units import TICK_NS
+from tracer.verdict.calls import Call, calls
 from tracer.verdict.incident import Case
 from tracer.verdict.judge import judge
+from tracer.verdict.reconcile import lost_kills
 from tracer.verdict.story import Story
 
-MARK = "oom_mark"
-"""The record kind whose loss is a kill that was not seen."""
 _PREFIX = "oomtrace-run-repro-"
 
 
@@ -36,7 +37,7 @@ def seen_in(events: Sequence[AnyEvent], scenario: Scenario, ground: Ground) -> S
         verdict=judge(events).verdict,
         base=ground.base,
         comms={(member.id.tgid, member.start_ns): member.comm for member in case.story.tree.processes.values()},
-        counters=Counters(seen=_seen(case, scenario, ground.ids), lost=_lost(case.story), kernel=ground.kernel),
+        counters=_counters(case, scenario, ground.ids, ground.kernel),
         leftover=ground.leftover,
     )
 
@@ -54,15 +55,19 @@ def ground_in(events: Sequence[AnyEvent], kernel: int | None) -> Ground:
     return Ground(base, frozenset(ids), kernel)
 
 
-def _seen(case: Case, scenario: Scenario, ids: frozenset[int]) -> int:
+def _counters(case: Case, scenario: Scenario, ids: frozenset[int], kernel: int | None) -> Counters:
     """Kills as the kernel counts them: here those in the scenario's cgroups, in a guest all."""
-    kills = [kill for kill in case.kills.kills if kill.sharer_of is None]
-    if scenario.where == "guest":
-        return len(kills)
-    is_ours = case.story.is_ours
-    return sum(1 for k in kills if ids & {level.cgroup_id for level in k.levels} or is_ours(k.id.tgid, k.start_ns))
 
+    def is_meant(call: Call) -> bool:
+        ours = case.story.is_ours(call.id.tgid, call.id.start_tick * TICK_NS)
+        return scenario.where == "guest" or bool(ids & set(call.cgroups)) or ours
 
-def _lost(story: Story) -> int:
-    losses = list(story.of(Losses))
-    return losses[-1].dropped.get(MARK, 0) if losses else 0
+    found = [call for call in calls(case.story, case.kills) if is_meant(call)]
+    sure = [call for call in found if call.sure]
+    return Counters(
+        seen=sum(not call.again for call in sure),
+        lost=lost_kills(case.story, found),
+        kernel=kernel,
+        counted_again=sum(call.again for call in sure),
+        maybe=len(found) - len(sure),
+    )

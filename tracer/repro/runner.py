@@ -26,12 +26,6 @@ from tracer.repro.replay import Ground, seen_in
 from tracer.repro.scenario import Counters, Result, Scenario
 from tracer.repro.workloads import stage
 from tracer.sources.pressure import read_vmstat
-from tracer.units import TICK_NS
-from tracer.verdict.calls import Call, calls
-from tracer.verdict.incident import Case
-from tracer.verdict.judge import judge
-from tracer.verdict.reconcile import lost_kills
-from tracer.verdict.story import Story
 
 WORKLOADS = os.path.dirname(os.path.abspath(stage.__file__))
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(WORKLOADS)))
@@ -132,17 +126,6 @@ def _play(scenario: Scenario, hierarchy: Hierarchy, caller: Caller, folder: str,
         return _Played(None, cannot)
     ground = Ground(place.base, ids, kernel, f"processes {leftover}" if leftover else None)
     return _Played(seen_in(events, scenario, ground), None)
-    case = Case(Story(events))
-    return _Played(
-        Seen(
-            verdict=judge(events).verdict,
-            base=place.base,
-            comms={(member.id.tgid, member.start_ns): member.comm for member in case.story.tree.processes.values()},
-            counters=_counters(case, scenario, ids, kernel),
-            leftover=f"processes {leftover}" if leftover else None,
-        ),
-        None,
-    )
 
 
 def _result(scenario: Scenario, played: _Played, begun_s: float) -> Result:
@@ -157,24 +140,6 @@ def _result(scenario: Scenario, played: _Played, begun_s: float) -> Result:
         counters=NOTHING if seen is None else seen.counters,
         kernel_release=os.uname().release,
         seconds=round(time.monotonic() - begun_s, 2),
-    )
-
-
-def _counters(case: Case, scenario: Scenario, ids: frozenset[int], kernel: int | None) -> Counters:
-    """Kills as the kernel counts them: here those in the scenario's cgroups, in a guest all."""
-
-    def is_meant(call: Call) -> bool:
-        ours = case.story.is_ours(call.id.tgid, call.id.start_tick * TICK_NS)
-        return scenario.where == "guest" or bool(ids & set(call.cgroups)) or ours
-
-    found = [call for call in calls(case.story, case.kills) if is_meant(call)]
-    sure = [call for call in found if call.sure]
-    return Counters(
-        seen=sum(not call.again for call in sure),
-        lost=lost_kills(case.story, found),
-        kernel=kernel,
-        counted_again=sum(call.again for call in sure),
-        maybe=len(found) - len(sure),
     )
 
 
