@@ -30,6 +30,7 @@ from tracer.events.machine import (
     CgroupSample,
     KernelStack,
     PressureSample,
+    ProcessLooked,
     ProcessSample,
     ProcessSeen,
     ReclaimSample,
@@ -97,6 +98,7 @@ AnyEvent = (
     | ProcessOrphaned
     | OomDecision
     | ProcessSeen
+    | ProcessLooked
     | ProcessSample
     | SenderSeen
     | TmpfsSample
@@ -119,7 +121,7 @@ __all__ = [
     "Event", "Header", "HookStatus", "JobEnded", "JobStarted", "KernelEvent", "KernelStack", "Kind",
     "LogEvent", "LogGap", "LoggedDecision", "LoggedInvocation", "LoggedKill", "LoggedOther", "LoggedUsage",
     "Losses", "Note", "OomDecision", "OomLevel", "OomMark", "OomStack", "PidsOfProc", "PressureSample", "ProcessExeced",
-    "ProcessExited", "ProcessForked", "ProcessGone", "ProcessId", "ProcessOrphaned", "ProcessSample",
+    "ProcessExited", "ProcessForked", "ProcessGone", "ProcessId", "ProcessLooked", "ProcessOrphaned", "ProcessSample",
     "ProcessSeen", "ReclaimSample", "SeenProgram", "SenderSeen", "SignalInfo", "SignalSent", "Source",
     "TmpfsFill", "TmpfsSample", "TracerCost", "TracerPlaced", "VmstatSample", "process_id",
 ]  # fmt: skip

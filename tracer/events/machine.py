@@ -59,6 +59,22 @@ class SenderSeen(Event, frozen=True, kw_only=True, gc=False):
     """From the sender up; it is not there itself where it was gone already, as `kill` mostly is."""
 
 
+class ProcessLooked(Event, frozen=True, kw_only=True, gc=False):
+    """A closer look at a process of the tree, soon after its first sight and again later: what it set up for itself."""
+
+    start_ns: int
+    tgid: int
+    comm: str | None = None
+    caught: int | None = None
+    """Signals with a handler: SigCgt of /proc/PID/status, bit N-1 for signal N."""
+    environ: dict[str, str] | None = None
+    """Allow-listed names only, as the process has them by now: from its memory. `None`: not readable."""
+    devices: tuple[str, ...] | None = None
+    """GPUs that it has open: `nvidia0`, ...; `None`: not readable."""
+    threads: tuple[str, ...] | None = None
+    """Names that PyTorch gives to threads (`pt_data_pin`, ...), once each; `None`: not readable."""
+
+
 class ProcessSample(Event, frozen=True, kw_only=True, gc=False):
     """Memory of one process: /proc/PID/status."""
 

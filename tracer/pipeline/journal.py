@@ -53,7 +53,7 @@ class Journal:
 
     def forget(self, process: ProcessId) -> None:
         """Nothing more of this process will come."""
-        for kind in ("process", "seen"):
+        for kind in ("process", "seen", "looked"):
             self._last.pop((kind, *process), None)
 
     def note(self, text: str) -> None:

@@ -11,6 +11,7 @@ from tracer.events import (
     LogEvent,
     Losses,
     PressureSample,
+    ProcessLooked,
     ProcessSample,
     ProcessSeen,
     ReclaimSample,
@@ -112,6 +113,8 @@ class Processes(Protocol):
     """/proc."""
 
     def seen(self, tgid: int) -> ProcessSeen | None: ...
+
+    def looked(self, tgid: int) -> ProcessLooked | None: ...
 
     def sample(self, tgid: int, start_ns: int) -> ProcessSample | None: ...
 

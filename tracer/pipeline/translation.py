@@ -16,6 +16,7 @@ from tracer.events import (
     ProcessExited,
     ProcessForked,
     ProcessId,
+    ProcessLooked,
     ProcessSample,
     ProcessSeen,
     ReclaimSample,
@@ -95,6 +96,14 @@ class TranslatedProcesses:
             session_id=None,
             ns_pids=None if seen.ns_pids is None else (tgid, *seen.ns_pids),
         )
+
+    def looked(self, tgid: int) -> ProcessLooked | None:
+        own = self._own(tgid)
+        looked = None if own is None else self._inner.looked(own)
+        if looked is None or not self._table.in_use:
+            return looked
+        same = self._table.kernel(looked.tgid, looked.start_ns) == tgid
+        return msgspec.structs.replace(looked, tgid=tgid) if same else None
 
     def sample(self, tgid: int, start_ns: int) -> ProcessSample | None:
         own = self._own(tgid)

@@ -19,6 +19,7 @@ from tracer.events import (
     ProcessExited,
     ProcessForked,
     ProcessId,
+    ProcessLooked,
     ProcessOrphaned,
     ProcessSeen,
     SenderSeen,
@@ -30,6 +31,7 @@ from tracer.events import (
 from tracer.pipeline.clocks import clock_now, cost_now
 from tracer.pipeline.helper import Helper
 from tracer.pipeline.journal import Journal
+from tracer.pipeline.looks import Looks
 from tracer.pipeline.members import Member, Members
 from tracer.pipeline.ports import Sources
 from tracer.pipeline.sampler import Sampler
@@ -70,6 +72,7 @@ class Watch:
         self._kills: dict[int, int] = {}
         self._losses_before: Losses | None = None
         self._next_clock_ns = 0
+        self._looks = Looks()
         self._to_look_at: dict[ProcessId, tuple[int, Member]] = {}
         self.withholds: Callable[[Event], bool] = is_foreign
         """Asked before anything is recorded: whether the event is left out. Whoever looks for processes while all
@@ -118,8 +121,11 @@ class Watch:
         member = self.members.apply(event)
         if member is not None:
             self._inspect(member, after_ns=_look_after_ns(event))
-        if isinstance(event, ProcessExited):
+        if isinstance(event, ProcessForked):
+            self._looks.forked(process_id(event.parent_tgid, event.parent_start_ns), time.monotonic_ns())
+        elif isinstance(event, ProcessExited):
             self._to_look_at.pop(process_id(event.tgid, event.start_ns), None)
+            self._looks.forget(process_id(event.tgid, event.start_ns))
             self._journal.forget(process_id(event.tgid, event.start_ns))
         elif isinstance(event, LogGap):
             self._log_gaps += event.lost
@@ -151,6 +157,8 @@ class Watch:
         due_ns = min(self.sampler.due_ns(), self._next_clock_ns)
         if self._to_look_at:  # in the order in which they are due
             due_ns = min(due_ns, next(iter(self._to_look_at.values()))[0])
+        closer_ns = self._looks.due_ns()
+        due_ns = due_ns if closer_ns is None else min(due_ns, closer_ns)
         return min(due_ns, time.monotonic_ns() + PENDING_NS) if self.pending() else due_ns
 
     def pending(self) -> bool:
@@ -168,6 +176,8 @@ class Watch:
         if self.pending():
             self._read_kernel()
         self._look_at_the_forked(now_ns)
+        for member in self._looks.due(now_ns):
+            self._look_closer(member)
         if now_ns >= self.sampler.due_ns():
             for member in self.sampler.tick(now_ns):
                 self._inspect(member)
@@ -265,11 +275,12 @@ class Watch:
         for event in results:
             if isinstance(event, SenderSeen | TmpfsSample):
                 self._journal.append(event)
-            if not isinstance(event, ProcessSeen):
+            if not isinstance(event, ProcessSeen | ProcessLooked):
                 continue
             identity = process_id(event.tgid, event.start_ns)
             if identity in self.members:
-                self._journal.append_changed(("seen", *identity), event)
+                kind = "seen" if isinstance(event, ProcessSeen) else "looked"
+                self._journal.append_changed((kind, *identity), event)
             else:  # it has ended meanwhile: what it was is known now or never
                 self._journal.append(event)
         return len(results)
@@ -279,12 +290,22 @@ class Watch:
             self._to_look_at[member.id] = (time.monotonic_ns() + after_ns, member)
             return
         self._to_look_at.pop(member.id, None)
-        tgid, wanted, processes = member.tgid, member.id, self._sources.processes
+        self._looks.begin(member, time.monotonic_ns())
+        self._submit(member, self._sources.processes.seen)
+
+    def _look_closer(self, member: Member) -> None:
+        if member.id in self.members:
+            self._submit(member, self._sources.processes.looked)
+        else:
+            self._looks.forget(member.id)
+
+    def _submit(self, member: Member, ask: Callable[[int], ProcessSeen | ProcessLooked | None]) -> None:
+        tgid, wanted = member.tgid, member.id
 
         def look() -> Event | None:
-            seen = processes.seen(tgid)
+            found = ask(tgid)
             # The pid may be someone else's by now.
-            return seen if seen is not None and process_id(seen.tgid, seen.start_ns) == wanted else None
+            return found if found is not None and process_id(found.tgid, found.start_ns) == wanted else None
 
         self._inspector.submit(look)
 

@@ -13,11 +13,23 @@ from typing import TypeVar
 
 import psutil
 
-from tracer.events import ProcessSample, ProcessSeen, TmpfsSample, process_id
+from tracer.events import ProcessLooked, ProcessSample, ProcessSeen, TmpfsSample, process_id
 from tracer.sources.cgroups import CgroupSource
-from tracer.sources.environ_names import allowed
+from tracer.sources.environ_names import ALLOWED_NAMES, allowed
+from tracer.sources.late_environ import read_late_environ
 from tracer.sources.masking import mask_arguments, mask_marked
-from tracer.sources.procfs import Row, Stat, Status, read_exe, read_stat, read_status, read_table, text_of
+from tracer.sources.procfs import (
+    Row,
+    Stat,
+    Status,
+    read_devices,
+    read_exe,
+    read_stat,
+    read_status,
+    read_table,
+    read_thread_names,
+    text_of,
+)
 from tracer.sources.tmpfs import TmpfsSource
 
 T = TypeVar("T")
@@ -76,6 +88,30 @@ class ProcessSource:
             cgroup_id=cgroup_id,
         )
 
+    def looked(self, tgid: int) -> ProcessLooked | None:
+        """What a process set up for itself. **Slow**, as `seen` is. `None`: gone."""
+        before = read_stat(self._proc_root, tgid)
+        status = read_status(self._proc_root, tgid)
+        if before is None or status is None or status.tgid != tgid or before.kernel_thread:
+            return None
+        environ = read_late_environ(self._proc_root, tgid, ALLOWED_NAMES)
+        devices = read_devices(self._proc_root, tgid)
+        threads = read_thread_names(self._proc_root, tgid)
+        after = read_stat(self._proc_root, tgid)
+        if after is None or after.start_tick != before.start_tick:
+            return None
+        return ProcessLooked(
+            ts_ns=self._clock(),
+            source="proc",
+            start_ns=after.start_ns,
+            tgid=tgid,
+            comm=after.comm,
+            caught=status.caught,
+            environ=None if environ is None else allowed(environ),
+            devices=devices,
+            threads=threads,
+        )
+
     def sample(self, tgid: int, start_ns: int) -> ProcessSample | None:
         """Its memory now; cheap. `None`: this very process is gone. A zombie has a state and no memory."""
         status = read_status(self._proc_root, tgid)
@@ -103,7 +139,8 @@ class ProcessSource:
         return (
             # A program without a single argument cannot be told from one whose arguments are not readable.
             mask_arguments(map(_printable, arguments)) if arguments else None,
-            None if environ is None else {name: _printable(value) for name, value in allowed(environ).items()},
+            # setproctitle(3) wipes the block, which leaves no variable at all: then nothing is known of them.
+            {name: _printable(value) for name, value in allowed(environ).items()} if environ else None,
             mask_marked(_printable(exe)) if exe else None,
         )
 

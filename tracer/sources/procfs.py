@@ -5,6 +5,7 @@ Every read is of a process that may vanish or be replaced at any moment: that is
 """
 
 import os
+import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,6 +16,10 @@ _STAT_BYTES = 4096
 _STAT_FIELDS = 50
 """Behind the name: up to exit_code, which came with 3.5."""
 _ENDED = (b"Z", b"X")
+_HEX = re.compile(rb"[0-9a-f]+")
+_GPU = re.compile(r"/dev/(nvidia\d{1,4})")
+_PT = b"pt_"
+_MAX_FDS, _MAX_THREADS = 1024, 512
 _PF_KTHREAD = 0x0020_0000
 """include/linux/sched.h"""
 
@@ -64,6 +69,8 @@ class Status:
     rss_file_bytes: int | None = None
     rss_shmem_bytes: int | None = None
     swap_bytes: int | None = None
+    caught: int | None = None
+    """SigCgt: bit N-1 for signal N."""
 
 
 def read_exe(root: str, tgid: int) -> str | None:
@@ -151,7 +158,40 @@ def read_status(proc_root: str, pid: int | str) -> Status | None:
         rss_file_bytes=_kib(_word(lines, b"RssFile")),
         rss_shmem_bytes=_kib(_word(lines, b"RssShmem")),
         swap_bytes=_kib(_word(lines, b"VmSwap")),
+        caught=_mask(_word(lines, b"SigCgt")),
     )
+
+
+def read_devices(proc_root: str, pid: int) -> tuple[str, ...] | None:
+    """GPUs that it has open: `nvidia0`, not the control devices. `None`: not allowed to look, or gone."""
+    try:
+        fds = os.listdir(f"{proc_root}/{pid}/fd")
+    except (OSError, ValueError):
+        return None
+    found: set[str] = set()
+    for fd in fds[:_MAX_FDS]:
+        try:
+            target = os.readlink(f"{proc_root}/{pid}/fd/{fd}")
+        except OSError:
+            continue
+        device = _GPU.fullmatch(target)
+        if device is not None:
+            found.add(device[1])
+    return tuple(sorted(found))
+
+
+def read_thread_names(proc_root: str, pid: int) -> tuple[str, ...] | None:
+    """Names of its threads that begin as PyTorch's do, once each. `None`: gone."""
+    try:
+        tids = os.listdir(f"{proc_root}/{pid}/task")
+    except (OSError, ValueError):
+        return None
+    found: set[str] = set()
+    for tid in tids[:_MAX_THREADS]:
+        name = (read_bytes(f"{proc_root}/{pid}/task/{tid}/comm", 64) or b"").rstrip(b"\n")
+        if name.startswith(_PT) and tid != str(pid):
+            found.add(text_of(name))
+    return tuple(sorted(found))
 
 
 def read_keys(path: str) -> dict[str, int] | None:
@@ -175,6 +215,10 @@ def _word(lines: dict[bytes, list[bytes]], key: bytes, place: int = 0) -> bytes 
 
 def _int(word: bytes | None) -> int | None:
     return int(word) if word is not None and word.isdigit() and len(word) < 20 else None
+
+
+def _mask(word: bytes | None) -> int | None:
+    return int(word, 16) if word is not None and len(word) <= 16 and _HEX.fullmatch(word) else None
 
 
 def _kib(word: bytes | None) -> int | None:

@@ -12,6 +12,7 @@ from tracer.events import (
     Losses,
     PressureSample,
     ProcessForked,
+    ProcessLooked,
     ProcessSample,
     ProcessSeen,
     VmstatSample,
@@ -100,11 +101,16 @@ class Processes:
     def __init__(self):
         self.gone, self.rss_bytes, self.below = set(), 100, {}
         self.fault = None
+        self.looks = []
 
     def seen(self, tgid):
         if tgid in self.gone:
             return None
         return ProcessSeen(ts_ns=1, source="proc", start_ns=START_NS, tgid=tgid, parent_tgid=1, comm="x")
+
+    def looked(self, tgid):
+        self.looks.append(tgid)
+        return None if tgid in self.gone else ProcessLooked(ts_ns=1, source="proc", start_ns=START_NS, tgid=tgid)
 
     def sample(self, tgid, start_ns):
         if self.fault is not None:

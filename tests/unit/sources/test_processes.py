@@ -273,3 +273,72 @@ def test_whoever_else_uses_psutil_still_finds_the_real_processes(tmp_path):
     ProcessSource(str(tmp_path)).seen(7)
 
     assert psutil.Process().pid == os.getpid()
+
+
+def test_what_a_process_set_up_for_itself(start, source):
+    program = (
+        "import os, signal, sys\n"
+        "os.environ['RANK'] = '3'; os.environ['HF_TOKEN'] = 's3cr3t'\n"
+        "signal.signal(signal.SIGTERM, print); signal.signal(signal.SIGINT, signal.SIG_DFL)\n"
+    )
+    child = start(program + WAITS, env={"WORLD_SIZE": "4"})
+    looked = source.looked(child.pid)
+
+    assert looked is not None
+    assert (looked.tgid, looked.start_ns) == (child.pid, source.start_ns(child.pid))
+    assert looked.environ == {"RANK": "3", "WORLD_SIZE": "4"}
+    assert looked.caught is not None
+    assert looked.caught & 0xFFFF_FFFF == 1 << signal.SIGTERM - 1
+    assert (looked.devices, looked.threads) == ((), ())
+    assert "s3cr3t" not in repr(looked)
+
+
+def test_a_closer_look_at_what_is_gone_or_a_thread_is_none(start, source):
+    child = start("import sys, threading; threading.Thread(target=sys.stdin.read, daemon=True).start()\n" + WAITS)
+    thread = next(int(name) for name in os.listdir(f"/proc/{child.pid}/task") if int(name) != child.pid)
+
+    assert source.looked(thread) is None
+    child.kill()
+    child.wait()
+    assert source.looked(child.pid) is None
+
+
+def test_an_environment_that_was_wiped_is_not_an_empty_one(tmp_path):
+    process = tmp_path / "7"
+    process.mkdir()
+    (process / "stat").write_text("7 (ray::IDLE) S 3 7 5 0 -1 0 1 2 3 4 5 6 7 8 20 0 1 0 55 " + "0 " * 30 + "\n")
+    (process / "status").write_text("Name:\tpy\nTgid:\t7\n")
+    (process / "cmdline").write_bytes(b"ray::IDLE" + bytes(60))
+    (process / "environ").write_bytes(bytes(400))
+
+    assert ProcessSource(str(tmp_path)).seen(7).environ is None
+
+
+def test_gpus_handlers_and_threads_of_pytorch_are_read(tmp_path):
+    process = tmp_path / "7"
+    (process / "fd").mkdir(parents=True)
+    for fd, target in enumerate(("/dev/nvidia1", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidia0")):
+        os.symlink(target, process / "fd" / str(fd))
+    os.symlink("/tmp/dev/nvidia3", process / "fd" / "9")
+    for tid, name in ((7, "pt_main_thread"), (8, "pt_data_pin"), (9, "cuda-EvtHandlr"), (10, "pt_data_pin")):
+        (process / "task" / str(tid)).mkdir(parents=True)
+        (process / "task" / str(tid) / "comm").write_text(name + "\n")
+    (process / "stat").write_text("7 (py) S 3 7 5 0 -1 0 1 2 3 4 5 6 7 8 20 0 1 0 55 " + "0 " * 30 + "\n")
+    (process / "status").write_text("Name:\tpy\nTgid:\t7\nSigCgt:\t00000001000044c2\n")
+    looked = ProcessSource(str(tmp_path)).looked(7)
+
+    assert looked is not None
+    assert (looked.devices, looked.threads) == (("nvidia0", "nvidia1"), ("pt_data_pin",))
+    assert (looked.caught, looked.environ) == (0x1_0000_44C2, None)
+
+
+@pytest.mark.parametrize("mask", ["", "xyz", "-1", "0x12", "1" * 17])
+def test_a_mask_that_is_none_is_unknown(tmp_path, mask):
+    process = tmp_path / "7"
+    process.mkdir()
+    (process / "stat").write_text("7 (py) S 3 7 5 0 -1 0 1 2 3 4 5 6 7 8 20 0 1 0 55 " + "0 " * 30 + "\n")
+    (process / "status").write_text(f"Name:\tpy\nTgid:\t7\nSigCgt:\t{mask}\n")
+    looked = ProcessSource(str(tmp_path)).looked(7)
+
+    assert looked is not None
+    assert (looked.caught, looked.devices, looked.threads) == (None, None, None)
