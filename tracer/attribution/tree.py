@@ -19,6 +19,7 @@ from tracer.events import (
     ProcessForked,
     ProcessGone,
     ProcessId,
+    ProcessLooked,
     ProcessOrphaned,
     ProcessSample,
     ProcessSeen,
@@ -44,9 +45,10 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     """The end of its parent, where its fork was not recorded."""
     execs: tuple[ProcessExeced, ...] = ()
     seen: tuple[ProcessSeen, ...] = ()
+    looks: tuple[ProcessLooked, ...] = ()
     samples: tuple[ProcessSample, ...] = ()
     comms: tuple[str, ...] = ()
-    """Every name it was seen with, first to last."""
+    """Every name it was seen with, first to last: those of its main thread."""
     exit: ProcessExited | None = None
     gone: ProcessGone | None = None
     ended: JobEnded | None = None
@@ -120,7 +122,11 @@ class Tree:
             if isinstance(event, Attached):
                 attached.append(event)
             if isinstance(event, _ABOUT_A_PROCESS):
-                lives.setdefault(process_id(event.tgid, event.start_ns), _Life()).take(event)
+                identity = process_id(event.tgid, event.start_ns)
+                life = lives.get(identity)
+                if life is None:
+                    life = lives[identity] = _Life()
+                life.take(event)
         frozen = {identity: life.freeze(identity) for identity, life in lives.items()}
         children: dict[ProcessId, list[ProcessId]] = {}
         for member in frozen.values():
@@ -204,6 +210,11 @@ class Tree:
             waiting.extend(reversed(member.children))
 
 
+def _is_of_a_thread(event: AnyEvent) -> bool:
+    """Whether its name is that of another thread than the one that the process is named after."""
+    return isinstance(event, ProcessExited | OomMark | SignalSent) and event.tid != event.tgid
+
+
 _SIGHT_LAG_NS = 1_000_000_000
 """A process may have lived this long before the first scan that saw it."""
 _LOG_LAG_NS = 5_000_000_000
@@ -216,12 +227,13 @@ def _had_begun(member: Member, ts_ns: int) -> bool:
 
 
 _ABOUT_A_PROCESS = (
+    ProcessSample,
     ProcessForked,
     ProcessOrphaned,
     ProcessExeced,
     ProcessExited,
     ProcessSeen,
-    ProcessSample,
+    ProcessLooked,
     ProcessGone,
     OomMark,
     SignalSent,
@@ -239,6 +251,7 @@ class _Life:
     orphaned: ProcessOrphaned | None = None
     execs: list[ProcessExeced] = field(default_factory=list)
     seen: list[ProcessSeen] = field(default_factory=list)
+    looks: list[ProcessLooked] = field(default_factory=list)
     samples: list[ProcessSample] = field(default_factory=list)
     comms: list[str] = field(default_factory=list)
     exit: ProcessExited | None = None
@@ -250,8 +263,14 @@ class _Life:
         # A start time from the kernel is exact, one from /proc is floored to a tick: the larger is the exact one.
         self.start_ns = max(self.start_ns, getattr(event, "start_ns", 0))
         comm: str | None = getattr(event, "comm", None)
-        if comm is not None and comm not in self.comms[-1:]:
+        if comm is not None and (not self.comms or (comm != self.comms[-1] and not _is_of_a_thread(event))):
             self.comms.append(comm)
+        if isinstance(event, ProcessSample):  # most events are
+            self.samples.append(event)
+        else:
+            self._take_rare(event)
+
+    def _take_rare(self, event: AnyEvent) -> None:
         match event:
             case ProcessForked():
                 # Before it was found, one that ran already forked unseen by the filter.
@@ -263,8 +282,8 @@ class _Life:
                 self.claimed = True
             case ProcessSeen():
                 self.seen.append(event)
-            case ProcessSample():
-                self.samples.append(event)
+            case ProcessLooked():
+                self.looks.append(event)
             case ProcessExited():
                 self.exit, self.claimed = self.exit or event, self.claimed or bool(event.in_tree)
             case SignalSent():
@@ -284,6 +303,7 @@ class _Life:
             orphaned=self.orphaned,
             execs=tuple(self.execs),
             seen=tuple(self.seen),
+            looks=tuple(self.looks),
             samples=tuple(self.samples),
             comms=tuple(self.comms),
             exit=self.exit,

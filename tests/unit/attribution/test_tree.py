@@ -37,6 +37,18 @@ def test_floored_and_exact_start_times_are_one_process() -> None:
     assert start_of(RANK) == member.start_ns
 
 
+def test_a_process_is_not_named_after_another_thread_of_it() -> None:
+    scene = Scene()
+    scene.job()
+    scene.mark(RANK, RANK, tid=RANK + 1, comm="pt_data_worker")
+    scene.signal(RANK, 15, tid=RANK + 1, comm="raylet")
+    scene.exit(RANK, 9, tid=RANK + 1, comm="pt_gloo_runloop")
+
+    assert ("python3",) == tree(scene).members[identity(RANK)].comms
+    scene.exit(RANK, 9, comm="renamed")
+    assert ("python3", "renamed") == tree(scene).members[identity(RANK)].comms
+
+
 def test_a_reused_pid_is_another_process() -> None:
     scene = Scene()
     scene.job()

@@ -276,7 +276,7 @@ class Scene:
             "comm": "python3",
             **more,
         }
-        self.add(ProcessExited(ts_ns=self.now_ns, cpu=0, tgid=pid, tid=pid, status=status, **values))
+        self.add(ProcessExited(ts_ns=self.now_ns, cpu=0, tgid=pid, status=status, **{"tid": pid, **values}))
 
     def kill(
         self,
