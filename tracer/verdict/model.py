@@ -39,7 +39,18 @@ Status = Literal["present", "absent", "not_observed"]
 Rung = Literal["bpf", "kernel_log", "cgroup_counters", "proc", "wait_status"]
 """What a statement rests on, strongest first: programs in the kernel, its own log, counts of a memory cgroup (or the
 machine), /proc, what `waitpid` told."""
-Role = Literal["launcher", "rank", "dataloader_worker", "auxiliary", "helper", "job", "outside"]
+Role = Literal[
+    "launcher",
+    "rank",
+    "dataloader_worker",
+    "auxiliary",
+    "forkserver",
+    "resource_tracker",
+    "shm_manager",
+    "helper",
+    "job",
+    "outside",
+]
 SenderKind = Literal["kernel", "daemon", "launcher", "self", "job", "outside"]
 """daemon: a program whose trade is to end others (`Sender.trade`); launcher: an ancestor within the tree; job: another
 process of the tree; self: the very process that died."""
@@ -63,6 +74,18 @@ class Process(Struct, frozen=True, kw_only=True):
     rank: int | None = None
     worker: int | None = None
     """Its number within one loader start, by fork order."""
+    local_rank: int | None = None
+    """Of it or of the rank above it, as `rank`."""
+    node_rank: int | None = None
+    world_size: int | None = None
+    restart: int | None = None
+    """Of a rank under torch elastic: which attempt, from 0."""
+    launcher: str | None = None
+    """Of a launcher: which, `torch_elastic`, `mpi`, ..."""
+    service: str | None = None
+    """Of an auxiliary process: what it is, in words."""
+    hosts: tuple[str, ...] = ()
+    """What runs in threads of it: `pin_memory_thread`, `dataloader_threads`."""
     rss_anon_bytes: int | None = None
     rss_file_bytes: int | None = None
     rss_shmem_bytes: int | None = None

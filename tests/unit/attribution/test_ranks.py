@@ -165,13 +165,15 @@ def test_a_worker_that_was_seen_before_its_fork_was_recorded_keeps_its_place() -
     assert [0, 1] == [roles(scene)[pid].worker for pid in (1000, 1001)]
 
 
-def test_a_pause_of_more_than_a_tenth_of_a_second_may_be_another_start() -> None:
-    assert [0, 1] == paced(100)
-    assert [0, None, None] == paced(101, 1)
+def test_a_first_pause_of_more_than_a_quarter_of_a_second_may_be_another_start() -> None:
+    assert [0, 1] == paced(250)
+    assert [0, None, None] == paced(251, 1)
 
 
 def test_a_pause_is_long_by_the_longest_before_it() -> None:
     assert [0, 1, 2] == paced(50, 250)
+    assert [0, 1, 2, None] == paced(5, 100, 501)
+    assert [0, 1, None] == paced(5, 101)
     assert [0, 1, None] == paced(50, 251)
     assert [0, 1, 2, 3] == paced(50, 5, 250)
     assert [0, 1, 2, 3] == paced(90, 440, 2000)

@@ -49,6 +49,9 @@ _ROLES: dict[Role, str] = {
     "rank": "rank",
     "dataloader_worker": "DataLoader worker",
     "auxiliary": "auxiliary process",
+    "forkserver": "forkserver",
+    "resource_tracker": "resource tracker",
+    "shm_manager": "shared-memory manager",
     "helper": "helper process",
     "job": "process of the job",
     "outside": "process outside the job",
@@ -85,11 +88,21 @@ def who(process: Process) -> str:
     if process.role is None:
         return "process"
     name = _ROLES[process.role]
+    number = (
+        f"{process.rank}"
+        if process.rank is not None
+        else f"{process.local_rank}"
+        if process.local_rank is not None
+        else ""
+    )
+    local = "local " if process.rank is None else ""
     if process.role == "rank":
-        return name if process.rank is None else f"{name} {process.rank}"
+        return f"{local}{name} {number}" if number else name
     if process.role == "dataloader_worker" and process.worker is not None:
         name = f"{name} {process.worker}"
-    return name if process.rank is None else f"{name} of rank {process.rank}"
+    if process.role == "auxiliary" and process.service is not None:
+        name = process.service
+    return f"{name} of {local}rank {number}" if number else name
 
 
 def pid(process: Process) -> str:
