@@ -8,6 +8,8 @@ It never asks for more than `--cap-mib`: without a memory limit round it, it end
 
 import argparse
 import ctypes
+import multiprocessing
+import multiprocessing.connection
 import os
 import selectors
 import signal
@@ -17,6 +19,8 @@ import time
 
 MIB = 1024 * 1024
 PR_SET_NAME = 15
+HANDLED = (signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV, signal.SIGTERM)
+"""By a worker of PyTorch's; who loads handles SIGCHLD."""
 SAMPLES_A_SECOND = 20
 BATCH = b"b" * 4096
 FAILED = 1
@@ -34,6 +38,8 @@ def main() -> int:
     parser.add_argument("--dataset-mib", type=int, default=32, help="in the rank, before it forks its workers")
     parser.add_argument("--worker-mib", type=int, default=16, help="what each worker needs for itself")
     parser.add_argument("--seconds", type=float, default=12.0, help="how long the training takes")
+    parser.add_argument("--start-method", choices=("fork", "spawn", "forkserver"), default="fork", help="of workers")
+    parser.add_argument("--unnamed", action="store_true", help="as PyTorch before 2.5: workers have handlers, no name")
     parser.add_argument("--steady", action="store_true", help="no leak: ends well")
     options = parser.parse_args()
     return train(options) if "RANK" in os.environ else launch(options)
@@ -99,8 +105,9 @@ def train(options: argparse.Namespace) -> int:
     rank = int(os.environ["RANK"])
     dataset = bytes([rank + 1]) * (options.dataset_mib * MIB)
     workers = [start_worker(rank, number, options) for number in range(options.workers)]
-    pids = {pid for pid, _ in workers}
-    pipes = {read_fd: pid for pid, read_fd in workers}
+    if options.unnamed:
+        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    pipes = {worker.read_fd: worker for worker in workers}
     steps, ends_at = 0, time.monotonic() + options.seconds
     with selectors.DefaultSelector() as selector:
         for read_fd in pipes:
@@ -112,44 +119,78 @@ def train(options: argparse.Namespace) -> int:
                 steps += 1
                 if steps % 100 == 0:
                     print(f"rank {rank}: step {steps}, loss {1 / (1 + steps / 100):.3f}", flush=True)
-    for pid in pids:
-        os.kill(pid, signal.SIGTERM)
-    for pid in pids:
-        os.waitpid(pid, 0)
+    for worker in workers:
+        os.kill(worker.pid, signal.SIGTERM)
+    for worker in workers:
+        worker.end()
     print(f"rank {rank}: done after {steps} steps over {len(dataset) // MIB} MiB of data", flush=True)
     return 0
 
 
-def worker_died(pid: int) -> int:
+class Worker:
+    """A process, and the pipe that its batches come through; at its end the pipe ends."""
+
+    def __init__(self, pid: int, read_fd: int, process: "object | None" = None) -> None:
+        self.pid = pid
+        self.read_fd = read_fd
+        self._process = process
+
+    def end(self) -> "int | None":
+        """Wait for it; its exit code, or minus the signal."""
+        if isinstance(self._process, multiprocessing.process.BaseProcess):
+            self._process.join()
+            return self._process.exitcode
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+def worker_died(worker: Worker) -> int:
     """Say it as a rank does whose DataLoader noticed, and fail."""
-    _, status = os.waitpid(pid, 0)
-    if os.WIFSIGNALED(status):
-        how = f"is killed by signal: {signal.strsignal(os.WTERMSIG(status))}. "
+    code = worker.end()
+    if code is not None and code < 0:
+        how = f"is killed by signal: {signal.strsignal(-code)}. "
     else:
-        how = f"exited unexpectedly with exit code {os.waitstatus_to_exitcode(status)}. "
-    print(f"RuntimeError: DataLoader worker (pid {pid}) {how}", file=sys.stderr, flush=True)
+        how = f"exited unexpectedly with exit code {code}. "
+    print(f"RuntimeError: DataLoader worker (pid {worker.pid}) {how}", file=sys.stderr, flush=True)
     return FAILED
 
 
-def start_worker(rank: int, number: int, options: argparse.Namespace) -> "tuple[int, int]":
-    """Its pid, and the pipe that its batches come through; at its end the pipe ends."""
+def start_worker(rank: int, number: int, options: argparse.Namespace) -> Worker:
+    """As PyTorch starts it: forked by the rank, or through multiprocessing."""
+    leaks = number == options.leaking_worker and rank == options.leaking_rank
+    if options.start_method != "fork":
+        context = multiprocessing.get_context(options.start_method)
+        reads, writes = context.Pipe(duplex=False)
+        process = context.Process(target=work_through, args=(writes, options, leaks))
+        process.start()
+        writes.close()
+        assert process.pid is not None
+        return Worker(process.pid, os.dup(reads.fileno()), process)
     read_fd, write_fd = os.pipe()
     pid = os.fork()
     if pid:
         os.close(write_fd)
-        return pid, read_fd
+        return Worker(pid, read_fd)
     code = FAILED
     try:
         os.close(read_fd)
-        code = work(write_fd, options, leaks=number == options.leaking_worker and rank == options.leaking_rank)
+        code = work(write_fd, options, leaks=leaks)
     finally:
         os._exit(code)
 
 
+def work_through(writes: "multiprocessing.connection.Connection", options: argparse.Namespace, leaks: bool) -> None:
+    """What multiprocessing runs in the process that it starts."""
+    sys.exit(work(writes.fileno(), options, leaks=leaks))
+
+
 def work(write_fd: int, options: argparse.Namespace, *, leaks: bool) -> int:
     """A worker: makes samples until nobody reads them any more."""
-    ctypes.CDLL(None).prctl(PR_SET_NAME, b"pt_data_worker", 0, 0, 0)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if options.unnamed:
+        for number in HANDLED:
+            signal.signal(number, lambda _number, _frame: os._exit(0))
+    else:
+        ctypes.CDLL(None).prctl(PR_SET_NAME, b"pt_data_worker", 0, 0, 0)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
     own = bytes([1]) * (options.worker_mib * MIB)
     cache: list[bytes] = []
     sample_bytes = options.rate_mib * MIB // SAMPLES_A_SECOND
