@@ -18,6 +18,9 @@ enum kind {
 	KIND_PROCESS_EXITED = 7,
 	KIND_OOM_DECISION = 8,
 	KIND_PROCESS_ORPHANED = 9,
+	KIND_OOM_GLIMPSE = 10,
+	KIND_MARKED_ENDED = 11,
+	KIND_PRINTED = 12,
 };
 
 enum signal_info {
@@ -25,6 +28,13 @@ enum signal_info {
 	SIGNAL_INFO_PRIV = 1,
 	SIGNAL_INFO_FORCED = 2,
 	SIGNAL_INFO_POINTER = 3,
+};
+
+enum identity_by {
+	IDENTITY_BY_UNKNOWN = 0,
+	IDENTITY_BY_TASK = 1,
+	IDENTITY_BY_SIGNAL = 2,
+	IDENTITY_BY_CURRENT = 3,
 };
 
 struct oom_mark {
@@ -52,10 +62,12 @@ struct oom_mark {
 	u32 task_flags;
 	u32 signal_flags;
 	u32 levels;
+	u32 identity_by;
+	u32 reserved;
 	char comm[16];
 	char trigger_comm[16];
 };
-_Static_assert(sizeof(struct oom_mark) == 168, "size");
+_Static_assert(sizeof(struct oom_mark) == 176, "size");
 _Static_assert(__builtin_offsetof(struct oom_mark, start_ns) == 16, "start_ns");
 _Static_assert(__builtin_offsetof(struct oom_mark, trigger_start_ns) == 24, "trigger_start_ns");
 _Static_assert(__builtin_offsetof(struct oom_mark, parent_start_ns) == 32, "parent_start_ns");
@@ -77,8 +89,10 @@ _Static_assert(__builtin_offsetof(struct oom_mark, oom_score_adj) == 120, "oom_s
 _Static_assert(__builtin_offsetof(struct oom_mark, task_flags) == 124, "task_flags");
 _Static_assert(__builtin_offsetof(struct oom_mark, signal_flags) == 128, "signal_flags");
 _Static_assert(__builtin_offsetof(struct oom_mark, levels) == 132, "levels");
-_Static_assert(__builtin_offsetof(struct oom_mark, comm) == 136, "comm");
-_Static_assert(__builtin_offsetof(struct oom_mark, trigger_comm) == 152, "trigger_comm");
+_Static_assert(__builtin_offsetof(struct oom_mark, identity_by) == 136, "identity_by");
+_Static_assert(__builtin_offsetof(struct oom_mark, reserved) == 140, "reserved");
+_Static_assert(__builtin_offsetof(struct oom_mark, comm) == 144, "comm");
+_Static_assert(__builtin_offsetof(struct oom_mark, trigger_comm) == 160, "trigger_comm");
 
 struct oom_level {
 	u64 ts_ns;
@@ -301,5 +315,72 @@ _Static_assert(__builtin_offsetof(struct process_orphaned, parent_tgid) == 36, "
 _Static_assert(__builtin_offsetof(struct process_orphaned, own_tgid) == 40, "own_tgid");
 _Static_assert(__builtin_offsetof(struct process_orphaned, own_parent_tgid) == 44, "own_parent_tgid");
 _Static_assert(__builtin_offsetof(struct process_orphaned, comm) == 48, "comm");
+
+struct oom_glimpse {
+	u64 ts_ns;
+	u32 kind;
+	u32 cpu;
+	u64 signal_ns;
+	u64 trigger_cgroup_id;
+	u32 trigger_tgid;
+	u32 trigger_tid;
+	u32 trigger_uid;
+	u32 victim_tid;
+	u32 itself;
+	u32 same_task;
+	u32 signal_info;
+	u32 signal_result;
+	char trigger_comm[16];
+};
+_Static_assert(sizeof(struct oom_glimpse) == 80, "size");
+_Static_assert(__builtin_offsetof(struct oom_glimpse, signal_ns) == 16, "signal_ns");
+_Static_assert(__builtin_offsetof(struct oom_glimpse, trigger_cgroup_id) == 24, "trigger_cgroup_id");
+_Static_assert(__builtin_offsetof(struct oom_glimpse, trigger_tgid) == 32, "trigger_tgid");
+_Static_assert(__builtin_offsetof(struct oom_glimpse, trigger_tid) == 36, "trigger_tid");
+_Static_assert(__builtin_offsetof(struct oom_glimpse, trigger_uid) == 40, "trigger_uid");
+_Static_assert(__builtin_offsetof(struct oom_glimpse, victim_tid) == 44, "victim_tid");
+_Static_assert(__builtin_offsetof(struct oom_glimpse, itself) == 48, "itself");
+_Static_assert(__builtin_offsetof(struct oom_glimpse, same_task) == 52, "same_task");
+_Static_assert(__builtin_offsetof(struct oom_glimpse, signal_info) == 56, "signal_info");
+_Static_assert(__builtin_offsetof(struct oom_glimpse, signal_result) == 60, "signal_result");
+_Static_assert(__builtin_offsetof(struct oom_glimpse, trigger_comm) == 64, "trigger_comm");
+
+struct marked_ended {
+	u64 ts_ns;
+	u32 kind;
+	u32 cpu;
+	u64 mark_ns;
+	u32 tgid;
+	u32 tid;
+	u32 uid;
+	u32 reserved;
+	char comm[16];
+};
+_Static_assert(sizeof(struct marked_ended) == 56, "size");
+_Static_assert(__builtin_offsetof(struct marked_ended, mark_ns) == 16, "mark_ns");
+_Static_assert(__builtin_offsetof(struct marked_ended, tgid) == 24, "tgid");
+_Static_assert(__builtin_offsetof(struct marked_ended, tid) == 28, "tid");
+_Static_assert(__builtin_offsetof(struct marked_ended, uid) == 32, "uid");
+_Static_assert(__builtin_offsetof(struct marked_ended, reserved) == 36, "reserved");
+_Static_assert(__builtin_offsetof(struct marked_ended, comm) == 40, "comm");
+
+struct printed {
+	u64 ts_ns;
+	u32 kind;
+	u32 cpu;
+	u64 first_ns;
+	u32 tgid;
+	u32 tid;
+	u32 piece;
+	u32 length;
+	char text[512];
+};
+_Static_assert(sizeof(struct printed) == 552, "size");
+_Static_assert(__builtin_offsetof(struct printed, first_ns) == 16, "first_ns");
+_Static_assert(__builtin_offsetof(struct printed, tgid) == 24, "tgid");
+_Static_assert(__builtin_offsetof(struct printed, tid) == 28, "tid");
+_Static_assert(__builtin_offsetof(struct printed, piece) == 32, "piece");
+_Static_assert(__builtin_offsetof(struct printed, length) == 36, "length");
+_Static_assert(__builtin_offsetof(struct printed, text) == 40, "text");
 
 #endif

@@ -14,19 +14,22 @@
  * The marked task. From a bare pid it is known when the kernel's SIGKILL went to it just before, or when
  * it is the dying allocator itself; else the mark is one of a task that was dying already: not a kill.
  */
-INLINE struct task_struct *marked_task(u64 arg)
+INLINE struct task_struct *marked_task(u64 arg, u32 *known_by)
 {
 	u64 killer = bpf_get_current_pid_tgid();
 	u64 *victim = being_killed.lookup(&killer);
 	struct task_struct *task;
 
+	*known_by = IDENTITY_BY_TASK;
 	if ((s64)arg < 0)
 		return (struct task_struct *)arg;
+	*known_by = IDENTITY_BY_SIGNAL;
 	if (victim) {
 		task = (struct task_struct *)*victim;
 		if (READ(task, task_struct, pid) == (u32)arg)
 			return task;
 	}
+	*known_by = (u32)killer == (u32)arg ? IDENTITY_BY_CURRENT : IDENTITY_BY_UNKNOWN;
 	return (u32)killer == (u32)arg ? current_task() : 0;
 }
 
@@ -59,23 +62,11 @@ INLINE void fill_victim(struct oom_mark *mark, struct task_struct *task)
 	fill_memory(mark, READ(task, task_struct, mm));
 }
 
-INLINE void send_stack(void *ctx, u32 tgid, u64 ts_ns)
-{
-	struct oom_stack *stack = reserve(KIND_OOM_STACK, sizeof(*stack), ts_ns);
-	long bytes;
-
-	if (!stack)
-		return;
-	stack->tgid = tgid;
-	bytes = bpf_get_stack(ctx, stack->addresses, sizeof(stack->addresses), 0);
-	stack->depth = bytes < 0 ? 0 : (u64)bytes >> 3;
-	submit(ctx, stack, KIND_OOM_STACK);
-}
-
 int on_mark_victim(struct bpf_raw_tracepoint_args *ctx)
 {
 	u64 ts_ns = bpf_ktime_get_ns();
-	struct task_struct *task = marked_task(ctx->args[0]), *trigger = current_task();
+	u32 known_by;
+	struct task_struct *task = marked_task(ctx->args[0], &known_by), *trigger = current_task();
 	struct mem_cgroup *memcg = task ? memcg_of(task) : 0;
 	u32 tgid = task ? tgid_of(task) : 0;
 	/*
@@ -93,10 +84,12 @@ int on_mark_victim(struct bpf_raw_tracepoint_args *ctx)
 		mark->trigger_start_ns = start_of(trigger);
 		READ_INTO(mark->trigger_comm, trigger, task_struct, comm);
 		mark->levels = memcg_levels(memcg);
+		mark->identity_by = known_by;
 		submit(ctx, mark, KIND_OOM_MARK);
 	}
 	send_levels(ctx, memcg, tgid, ts_ns);
 	send_stack(ctx, tgid, ts_ns);
+	has_printed();
 	return 0;
 }
 

@@ -118,10 +118,26 @@ INLINE void submit_bytes(void *ctx, void *record, u32 size, u32 kind)
 	count(COUNTER_SENT + kind);
 }
 
+/* The kernel stack of whoever runs; of an event with the same time. */
+INLINE void send_stack(void *ctx, u32 tgid, u64 ts_ns)
+{
+	struct oom_stack *stack = reserve(KIND_OOM_STACK, sizeof(*stack), ts_ns);
+	long bytes;
+
+	if (!stack)
+		return;
+	stack->tgid = tgid;
+	bytes = bpf_get_stack(ctx, stack->addresses, sizeof(stack->addresses), 0);
+	stack->depth = bytes < 0 ? 0 : (u64)bytes >> 3;
+	submit(ctx, stack, KIND_OOM_STACK);
+}
+
 INLINE struct task_struct *current_task(void)
 {
 	return (struct task_struct *)bpf_get_current_task();
 }
+
+#ifndef SCALARS_ONLY
 
 /* A process starts when its thread group leader does; CLOCK_BOOTTIME, as /proc/PID/stat shows it. */
 INLINE u64 start_of(struct task_struct *task)
@@ -156,6 +172,8 @@ INLINE u32 in_tree(struct task_struct *task)
 	return start_ns && *start_ns / TICK_NS == start_of(task) / TICK_NS;
 }
 
+#endif /* SCALARS_ONLY */
+
 INLINE u64 setting(u32 slot)
 {
 	u64 *value = settings.lookup(&slot);
@@ -168,6 +186,8 @@ INLINE u32 follows_all(void)
 {
 	return setting(SETTING_FOLLOW_ALL) != 0;
 }
+
+#ifndef SCALARS_ONLY
 
 /* The process's pids, one for each namespace down to its own, innermost one, and how deep that one lies. */
 INLINE struct upid *pids_of(struct task_struct *task, u32 *level)
@@ -231,3 +251,5 @@ INLINE u64 pages_to_bytes(s64 pages)
 }
 
 #define RSS_BYTES(mm, counter) pages_to_bytes(READ(mm, mm_struct, rss_stat[counter].count))
+
+#endif /* SCALARS_ONLY */

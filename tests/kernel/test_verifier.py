@@ -9,7 +9,7 @@ import pytest
 
 from tests.architecture.checkout import ROOT
 from tracer.kernel.handover import FIRST_PID_NAMESPACE, PERF_BUFFER, RING_BUFFER
-from tracer.kernel.probes import PROBES
+from tracer.kernel.probes import Wanted
 from tracer.kernel.session import PYTHON
 
 GIVES_UP_AT = 1_000_000
@@ -44,7 +44,9 @@ print(json.dumps(verified))
 @pytest.mark.parametrize("namespace", [FIRST_PID_NAMESPACE, 0x7FFF_0001], ids=["outside", "in a pid namespace"])
 @pytest.mark.parametrize("transport", [RING_BUFFER, PERF_BUFFER])
 def test_the_verifier_follows_far_less_than_it_would(can_trace, does_not_apply, tmp_path, namespace, transport):
-    functions = [probe.rungs[0].function for probe in PROBES if probe.rungs[0].kind == "raw_tracepoint"]
+    functions = [
+        probe.rungs[0].function for probe in Wanted(console=True).probes if probe.rungs[0].kind == "raw_tracepoint"
+    ]
     counting = tmp_path / "count.py"
     counting.write_text(COUNT)
     done = subprocess.run(

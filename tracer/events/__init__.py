@@ -4,12 +4,16 @@
 from tracer.events.base import Event, ProcessId, Source, process_id
 from tracer.events.kernel import (
     Constraint,
+    IdentityBy,
     KernelEvent,
     Kind,
+    MarkedEnded,
     OomDecision,
+    OomGlimpse,
     OomLevel,
     OomMark,
     OomStack,
+    Printed,
     ProcessExeced,
     ProcessExited,
     ProcessForked,
@@ -71,6 +75,9 @@ LAYOUTS: dict[int, Layout[KernelEvent]] = {
         (Kind.PROCESS_EXITED, ProcessExited),
         (Kind.OOM_DECISION, OomDecision),
         (Kind.PROCESS_ORPHANED, ProcessOrphaned),
+        (Kind.OOM_GLIMPSE, OomGlimpse),
+        (Kind.MARKED_ENDED, MarkedEnded),
+        (Kind.PRINTED, Printed),
     )
 }
 """Every record that the ring buffer can hold, by kind."""
@@ -97,6 +104,8 @@ AnyEvent = (
     | ProcessExited
     | ProcessOrphaned
     | OomDecision
+    | OomGlimpse
+    | MarkedEnded
     | ProcessSeen
     | ProcessLooked
     | ProcessSample
@@ -114,14 +123,15 @@ AnyEvent = (
     | LoggedOther
     | LogGap
 )
-"""Every event that a recording can hold: a tagged union. `OomStack` is not among them."""
+"""Every event that a recording can hold: a tagged union. `OomStack` and `Printed` are not among them."""
 
 __all__ = [
     "LAYOUTS", "RECORDING_SCHEMA", "AnyEvent", "Armed", "Attached", "CgroupSample", "Clock", "Constraint", "Disarmed",
-    "Event", "Header", "HookStatus", "JobEnded", "JobStarted", "KernelEvent", "KernelStack", "Kind",
-    "LogEvent", "LogGap", "LoggedDecision", "LoggedInvocation", "LoggedKill", "LoggedOther", "LoggedUsage",
-    "Losses", "Note", "OomDecision", "OomLevel", "OomMark", "OomStack", "PidsOfProc", "PressureSample", "ProcessExeced",
-    "ProcessExited", "ProcessForked", "ProcessGone", "ProcessId", "ProcessLooked", "ProcessOrphaned", "ProcessSample",
-    "ProcessSeen", "ReclaimSample", "SeenProgram", "SenderSeen", "SignalInfo", "SignalSent", "Source",
-    "TmpfsFill", "TmpfsSample", "TracerCost", "TracerPlaced", "VmstatSample", "process_id",
+    "Event", "Header", "HookStatus", "IdentityBy", "JobEnded", "JobStarted", "KernelEvent", "KernelStack", "Kind",
+    "LogEvent", "LogGap", "LoggedDecision", "LoggedInvocation", "LoggedKill", "LoggedOther", "LoggedUsage", "Losses",
+    "MarkedEnded", "Note", "OomDecision", "OomGlimpse", "OomLevel", "OomMark", "OomStack", "PidsOfProc",
+    "PressureSample", "Printed", "ProcessExeced", "ProcessExited", "ProcessForked", "ProcessGone", "ProcessId",
+    "ProcessLooked", "ProcessOrphaned", "ProcessSample", "ProcessSeen", "ReclaimSample", "SeenProgram", "SenderSeen",
+    "SignalInfo", "SignalSent", "Source", "TmpfsFill", "TmpfsSample", "TracerCost", "TracerPlaced", "VmstatSample",
+    "process_id",
 ]  # fmt: skip

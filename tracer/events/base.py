@@ -7,9 +7,9 @@ import msgspec
 
 from tracer.units import TICK_NS
 
-Source = Literal["bpf", "kmsg", "proc", "cgroup", "pressure", "job", "tracer", "text"]
-"""Who observed it: BPF ring buffer, /dev/kmsg, /proc, cgroup files, /proc/pressure and meminfo,
-the launcher of the job, the tracer about itself, a log file."""
+Source = Literal["bpf", "kmsg", "printk_console", "proc", "cgroup", "pressure", "job", "tracer", "text"]
+"""Who observed it: BPF ring buffer, /dev/kmsg, printk by a hook on its tracepoint, /proc, cgroup files, /proc/pressure
+and meminfo, the launcher of the job, the tracer about itself, a log file."""
 
 
 class ProcessId(NamedTuple):

@@ -9,7 +9,7 @@ this kernel does not have the value. Kernel sources: mm/oom_kill.c, kernel/signa
 import enum
 
 from tracer.events.base import Event
-from tracer.wire import CgroupName, Comm, StackAddresses, s32, s64, u32, u64
+from tracer.wire import CgroupName, Comm, PrintkText, StackAddresses, s32, s64, u32, u64
 
 
 class Kind(enum.IntEnum):
@@ -24,6 +24,9 @@ class Kind(enum.IntEnum):
     PROCESS_EXITED = 7
     OOM_DECISION = 8
     PROCESS_ORPHANED = 9
+    OOM_GLIMPSE = 10
+    MARKED_ENDED = 11
+    PRINTED = 12
 
 
 class SignalInfo(enum.IntEnum):
@@ -46,6 +49,18 @@ class Constraint(enum.IntEnum):
     CONSTRAINT_CPUSET = 1
     CONSTRAINT_MEMORY_POLICY = 2
     CONSTRAINT_MEMCG = 3
+
+
+class IdentityBy(enum.IntEnum):
+    """How a mark's victim was known, which older kernels name by a thread's pid alone."""
+
+    UNKNOWN = 0
+    TASK = 1
+    """The tracepoint gives the task itself (6.9, and stable kernels)."""
+    SIGNAL = 2
+    """A pid, and the kernel's SIGKILL had just gone to the task that has it, from the same context."""
+    CURRENT = 3
+    """A pid, which is that of the allocating thread itself."""
 
 
 class KernelEvent(Event, frozen=True, kw_only=True, gc=False):
@@ -87,6 +102,9 @@ class OomMark(KernelEvent, frozen=True, kw_only=True, gc=False):
     """SIGNAL_*: SIGNAL_GROUP_EXIT (4) without a kernel SIGKILL just before = it was dying already."""
     levels: u32
     """How many `OomLevel` records the program began to send for this mark."""
+    identity_by: u32 | None = None
+    """`IdentityBy`. `None`: recorded before this was."""
+    reserved: u32 = 0
     comm: Comm
     trigger_comm: Comm
 
@@ -256,3 +274,59 @@ class OomDecision(KernelEvent, frozen=True, kw_only=True, gc=False):
     constraint: u32 | None
     """`Constraint`."""
     reserved: u32 = 0
+
+
+class OomGlimpse(KernelEvent, frozen=True, kw_only=True, gc=False):
+    """A mark as seen by a program that may read no memory of the kernel's: arguments, helpers and the stack alone.
+
+    Whom it is about is known where the allocating thread is it, or by the pid that older kernels give; else by
+    `MarkedEnded` or by the kernel's log. Its stack follows as a record with the same `ts_ns` and the trigger's pid.
+    """
+
+    signal_ns: u64 | None
+    """The kernel's own SIGKILL that the same thread had sent just before. `None`: none, or not to the same task."""
+    trigger_cgroup_id: u64
+    """In the unified hierarchy: tells of memory on cgroup v2 alone."""
+    trigger_tgid: u32
+    trigger_tid: u32
+    trigger_uid: u32
+    victim_tid: u32 | None
+    """Of the marked thread."""
+    itself: u32
+    """1: the allocating thread marked itself."""
+    same_task: u32
+    """1: signal and mark went to one task. 0: the mark gives a pid, which cannot be compared."""
+    signal_info: u32 | None
+    signal_result: u32 | None
+    """As `SignalSent` has them."""
+    trigger_comm: Comm
+
+
+class MarkedEnded(KernelEvent, frozen=True, kw_only=True, gc=False):
+    """The thread that an `OomGlimpse` is about is going: it tells its own pid. How it ended is not known."""
+
+    mark_ns: u64
+    """`ts_ns` of that record."""
+    tgid: u32
+    tid: u32
+    uid: u32
+    reserved: u32 = 0
+    comm: Comm
+
+
+class Printed(KernelEvent, frozen=True, kw_only=True, gc=False):
+    """A piece of the line in which the kernel tells its decision, as it is printed (tracepoint printk:console).
+
+    Wire only: joined to a `LoggedDecision`. The first one's stack follows, with the same `ts_ns`.
+    """
+
+    first_ns: u64
+    """`ts_ns` of the first piece of the line."""
+    tgid: u32
+    tid: u32
+    """Of the thread that prints, which is the one that allocates."""
+    piece: u32
+    """From 0."""
+    length: u32
+    """In bytes; `text` may hold less."""
+    text: PrintkText

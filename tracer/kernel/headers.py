@@ -149,6 +149,18 @@ def kernel_h(btf: Btf, constants: Mapping[str, int]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def scalar_h(constants: Mapping[str, int]) -> str:
+    """`kernel.h` for programs that read nothing of the kernel's: no type information is needed."""
+    lines = [
+        "/* Generated at load time. */",
+        "#include <linux/types.h>",
+        "struct task_struct;",
+        "#define SCALARS_ONLY 1",
+    ]
+    lines += [f"#define {name} {value}" for name, value in constants.items()]
+    return "\n".join(lines) + "\n"
+
+
 def _place(btf: Btf, fields: Iterable[KernelField]) -> Iterable[Placed]:
     for field in fields:
         found = next(filter(None, (btf.member(field.struct, path) for path in field.candidates)), None)

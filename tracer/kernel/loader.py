@@ -36,7 +36,7 @@ from typing import Any
 
 from tracer.kernel import bpfcalls, handover, headers
 from tracer.kernel.btf import Btf, BtfError
-from tracer.kernel.probes import FRAGMENTS, PROBES, Hook, Probe, Rung
+from tracer.kernel.probes import FRAGMENTS, SCALAR_SUFFIX, Hook, Probe, Rung, Wanted
 
 FOLDER_PREFIX = "oomtrace-{}-"
 """With the child's pid: the parent removes what a crashed compiler leaves behind."""
@@ -51,7 +51,7 @@ class LoadError(Exception):
 
 
 def main(argv: list[str]) -> None:
-    """Arguments: descriptor of the socket, folder with the C fragments, limits as JSON.
+    """Arguments: descriptor of the socket, folder with the C fragments, limits and what is wanted as JSON.
 
     In tests also how records are to go, which is else found out.
     """
@@ -62,37 +62,43 @@ def main(argv: list[str]) -> None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     sock = socket.socket(fileno=int(argv[1]))
     try:
-        report, descriptors = load(argv[2], handover.Limits(**json.loads(argv[3])), argv[4] if argv[4:] else None)
+        limits, wanted = handover.Limits(**json.loads(argv[3])), Wanted(*json.loads(argv[4]))
+        report, descriptors = load(argv[2], limits, wanted, argv[5] if argv[5:] else None)
     except LoadError as error:
         handover.send(sock, error.failure, [])
         return
     handover.send(sock, report, descriptors)
 
 
-def load(bpf_folder: str, limits: handover.Limits, transport: str | None = None) -> tuple[handover.Report, list[int]]:
+def load(
+    bpf_folder: str, limits: handover.Limits, wanted: Wanted, transport: str | None = None
+) -> tuple[handover.Report, list[int]]:
     """Compiles, loads and attaches everything.
 
     Args:
         bpf_folder: with the C fragments.
         limits: sizes of the maps.
+        wanted: which programs.
         transport: `handover.RING_BUFFER` or `PERF_BUFFER`; `None`: what this kernel has.
 
     Raises:
         LoadError: at a named stage; a failing optional hook is reported and no error.
     """
-    text, events_h = _source(bpf_folder)
+    text, events_h = _source(bpf_folder, wanted.fragments)
     page_bytes = os.sysconf("SC_PAGE_SIZE")
     if transport is None:
         transport = handover.RING_BUFFER if bpfcalls.has_ring_buffer(page_bytes) else handover.PERF_BUFFER
     try:
         constants = handover.constants(limits, page_bytes, _own_pid_namespace(), transport)
-        kernel_h = headers.kernel_h(Btf.load(), constants)
+        kernel_h = headers.scalar_h(constants) if wanted.scalars else headers.kernel_h(Btf.load(), constants)
     except BtfError as error:
         raise LoadError("btf", str(error)) from error
     program = _compile(text, kernel_h, events_h)
     hooks, links = [], []
-    for probe in PROBES:
+    for probe in wanted.probes:
         hook, link, denied = _attach_first(program, probe)
+        if wanted.scalars:
+            hook = hook._replace(name=hook.name + SCALAR_SUFFIX)
         if link is None and hook.required:
             raise LoadError("attach", f"{hook.name}: {hook.why_not}", denied=denied)
         hooks.append(hook)
@@ -118,11 +124,11 @@ def _fork_once() -> None:
         thread.join()
 
 
-def _source(bpf_folder: str) -> tuple[str, bytes]:
-    """One translation unit of all fragments, and the header of the records."""
+def _source(bpf_folder: str, fragments: tuple[str, ...] = FRAGMENTS) -> tuple[str, bytes]:
+    """One translation unit of the fragments, and the header of the records."""
     parts = []
     try:
-        for name in FRAGMENTS:
+        for name in fragments:
             with open(os.path.join(bpf_folder, name), encoding="utf-8") as file:
                 parts.append(f'#line 1 "bpf/{name}"\n{file.read()}')
         with open(os.path.join(bpf_folder, "events.h"), "rb") as file_h:

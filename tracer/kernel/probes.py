@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-FRAGMENTS = ("prelude.c", "memcg.c", "signal.c", "oom.c", "process.c")
+FRAGMENTS = ("prelude.c", "memcg.c", "signal.c", "printk.c", "oom.c", "process.c")
 """In this order; a later one may use what an earlier one defines."""
+
+SCALAR_FRAGMENTS = ("prelude.c", "scalar.c")
+"""What is tried where the kernel lets nobody read its memory, or does not say where what lies in it."""
 
 
 class Rung(NamedTuple):
@@ -57,6 +60,39 @@ PROBES = (
         ),
     ),
 )
+
+
+CONSOLE = Probe(False, (Rung("raw_tracepoint", "console", "on_console"),))
+"""In place of a kernel log that cannot be read."""
+
+SCALAR_PROBES = (
+    _raw("mark_victim", "on_mark_scalar"),
+    _raw("signal_generate", "on_signal_scalar"),
+    _raw("sched_process_fork", "on_fork_scalar"),
+    _raw("sched_process_exit", "on_exit_scalar"),
+)
+
+SCALAR_SUFFIX = "/scalars"
+"""Of the names of these hooks: whoever asks for `mark_victim` must not take them for it."""
+
+
+class Wanted(NamedTuple):
+    """Which programs are to be loaded."""
+
+    scalars: bool = False
+    """Those that read none of the kernel's memory, and not the others."""
+    console: bool = False
+    """Also what the kernel prints of its decision."""
+
+    @property
+    def fragments(self) -> tuple[str, ...]:
+        return SCALAR_FRAGMENTS if self.scalars else FRAGMENTS
+
+    @property
+    def probes(self) -> tuple[Probe, ...]:
+        if self.scalars:
+            return SCALAR_PROBES
+        return (*PROBES, CONSOLE) if self.console else PROBES
 
 
 class Hook(NamedTuple):

@@ -23,7 +23,7 @@ from tracer.kernel import handover
 from tracer.kernel.handover import Failure, Limits, Report
 from tracer.kernel.maps import Counters, HashMap, PolledCounters
 from tracer.kernel.perfbuf import PerfBuffer, online_cpus, size_each
-from tracer.kernel.probes import Hook
+from tracer.kernel.probes import Hook, Wanted
 from tracer.kernel.ringbuf import RingBuffer
 from tracer.units import TICK_NS
 
@@ -36,6 +36,7 @@ _DEADLINE_S = 120.0
 """A quarter of a second where it matters; half a minute under emulation with cold caches."""
 
 _LIMITS = Limits()
+_EVERYTHING = Wanted()
 
 _STATUS = "/proc/self/status"
 _LOCKDOWN = "/sys/kernel/security/lockdown"
@@ -195,13 +196,18 @@ class Session:
 
 
 def open_session(
-    *, events_h_digest: str | None = None, limits: Limits = _LIMITS, transport: str | None = None
+    *,
+    events_h_digest: str | None = None,
+    limits: Limits = _LIMITS,
+    wanted: Wanted = _EVERYTHING,
+    transport: str | None = None,
 ) -> Session:
     """Compiles, loads and attaches in a child that is gone when this returns.
 
     Args:
         events_h_digest: `handover.digest_of` the header that the caller decodes by.
         limits: sizes of the maps.
+        wanted: which programs.
         transport: `handover.RING_BUFFER` or `PERF_BUFFER`, for tests; `None`: what this kernel has.
 
     Raises:
@@ -211,7 +217,7 @@ def open_session(
     began_ns = time.monotonic_ns()
     if not _may_trace(_STATUS):
         raise PermissionDenied("cannot load BPF programs", need="root, or CAP_BPF and CAP_PERFMON")
-    report, descriptors = _load(limits, transport)
+    report, descriptors = _load(limits, wanted, transport)
     if events_h_digest not in (None, report.digest):
         _close(descriptors)
         raise LoaderFailed("handover", "bpf/events.h is not of this version of oomtrace: the installation is mixed")
@@ -222,12 +228,12 @@ def open_session(
         raise LoaderFailed("handover", f"cannot map what the loader sent: {error.strerror}") from error
 
 
-def _load(limits: Limits, transport: str | None) -> tuple[Report, list[int]]:
+def _load(limits: Limits, wanted: Wanted, transport: str | None) -> tuple[Report, list[int]]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     command = [
         PYTHON, "-I", "-B", os.path.join(_PACKAGE, "kernel", "loader.py"),
         str(theirs.fileno()), os.path.join(_PACKAGE, "bpf"), json.dumps(limits._asdict()),
-        *([] if transport is None else [transport]),
+        json.dumps(wanted), *([] if transport is None else [transport]),
     ]  # fmt: skip
     # Compiler errors come on stderr, and can be long: a file in memory never blocks the child.
     with ours, os.fdopen(os.memfd_create("loader-stderr"), "w+b") as stderr:

@@ -2,11 +2,11 @@
 """The real sources of a run, opened one by one; what cannot be opened is left out, with the reason."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from tracer.errors import LoaderFailed, OomtraceError
 from tracer.events import AnyEvent, Losses, PressureSample, ReclaimSample, VmstatSample
-from tracer.kernel.probes import Hook
+from tracer.kernel.probes import Hook, Wanted
 from tracer.kernel.session import Session, open_session
 from tracer.kernel.symbols import why_hidden
 from tracer.pipeline.ports import Sources
@@ -96,9 +96,13 @@ def open_sources(*, need_kernel: bool = False) -> Iterator[Sources]:
         PermissionDenied: likewise.
     """
     cgroups = CgroupSource()
-    kernel, why_no_kernel = _open_kernel(need=need_kernel)
     here = read_namespaces()
     log = KernelLogSource.open(monotonic_shift_ns=here.monotonic_shift_ns)
+    console = isinstance(log, KernelLogUnreadable)
+    kernel, why_no_kernel = _open_kernel(need=need_kernel, console=console)
+    # Its records could be of use with the kernel's own pids and clocks alone.
+    initial = here.own_pids is False and not here.own_clocks
+    glimpses = _open_scalars() if kernel is None and initial else None
     processes = ProcessSource(cgroups=cgroups)
     differ = bool(here.own_pids) and here.proc_above == 0
     pids = PidTable() if kernel is not None and differ else None
@@ -112,20 +116,22 @@ def open_sources(*, need_kernel: bool = False) -> Iterator[Sources]:
             namespaces=here,
             pids=pids,
             why_no_kernel=why_no_kernel,
-            why_no_symbols=None if kernel is None else why_hidden(),
+            why_no_symbols=None if kernel is None and glimpses is None else why_hidden(),
+            glimpses=glimpses,
             log=None if isinstance(log, KernelLogUnreadable) else log,
             why_no_log=log.why if isinstance(log, KernelLogUnreadable) else None,
         )
     finally:
-        if kernel is not None:
-            kernel.close()
+        for feed in (kernel, glimpses):
+            if feed is not None:
+                feed.close()
         if not isinstance(log, KernelLogUnreadable):
             log.close()
 
 
-def _open_kernel(*, need: bool) -> tuple[KernelFeed | None, str | None]:
+def _open_kernel(*, need: bool, console: bool) -> tuple[KernelFeed | None, str | None]:
     try:
-        return KernelFeed(open_session(events_h_digest=events_h_digest())), None
+        return _open(Wanted(console=console)), None
     except OomtraceError as error:
         if need:
             raise
@@ -135,3 +141,14 @@ def _open_kernel(*, need: bool) -> tuple[KernelFeed | None, str | None]:
         if need:
             raise LoaderFailed("start", why) from error
         return None, why
+
+
+def _open_scalars() -> KernelFeed | None:
+    """What is left where the kernel lets nobody read its memory, or does not say where what lies in it."""
+    with suppress(Exception):
+        return _open(Wanted(scalars=True))
+    return None
+
+
+def _open(wanted: Wanted) -> KernelFeed:
+    return KernelFeed(open_session(events_h_digest=events_h_digest(), wanted=wanted))

@@ -176,6 +176,8 @@ class Sources:
     why_no_kernel: str | None = None
     why_no_symbols: str | None = None
     """Why stacks of the kernel will have no names."""
+    glimpses: Kernel | None = None
+    """Without `kernel`: what is seen without reading the kernel's memory. It follows no process."""
     log: KernelLog | None = None
     why_no_log: str | None = None
     namespaces: Namespaces = INITIAL

@@ -15,6 +15,7 @@ from tracer.events import (
     LogGap,
     LoggedKill,
     Losses,
+    OomGlimpse,
     OomMark,
     ProcessExited,
     ProcessForked,
@@ -60,6 +61,7 @@ class Watch:
         self.members = Members()
         self.sampler = Sampler(sources, journal, self.members)
         self._sources = sources
+        self._ring = sources.kernel or sources.glimpses
         self._journal = journal
         self._inspector = inspector
         self._senders = Senders(sources.processes, inspector, self.members)
@@ -84,11 +86,10 @@ class Watch:
         now_ns = time.monotonic_ns()
         if kernel is None:
             self._hook("bpf", attached=False, why_not=self._sources.why_no_kernel)
-        else:
-            for hook in kernel.hooks:
-                self._hook(hook.name, attached=hook.attached, why_not=hook.why_not)
-            if self._sources.why_no_symbols is not None:
-                self._hook("kallsyms", attached=False, why_not=self._sources.why_no_symbols)
+        for hook in self._ring.hooks if self._ring is not None else ():
+            self._hook(hook.name, attached=hook.attached, why_not=hook.why_not)
+        if self._sources.why_no_symbols is not None:
+            self._hook("kallsyms", attached=False, why_not=self._sources.why_no_symbols)
         self._hook("kmsg", attached=log is not None, why_not=self._sources.why_no_log)
         if kernel is not None:
             took_ns, transport = kernel.start_to_armed_ns, kernel.transport
@@ -101,10 +102,10 @@ class Watch:
 
     def readers(self) -> list[Reader]:
         """The descriptors to wait for."""
-        kernel, log = self._sources.kernel, self._sources.log
+        ring, log = self._ring, self._sources.log
         readers: list[Reader] = [("the helper thread", self._inspector.fileno(), self._read_inspected)]
-        if kernel is not None:
-            readers.append(("the ring buffer", kernel.fileno(), self._read_kernel))
+        if ring is not None:
+            readers.append(("the ring buffer", ring.fileno(), self._read_kernel))
         if log is not None:
             readers.append(("the kernel log", log.fileno(), self._read_log))
         return readers
@@ -163,13 +164,13 @@ class Watch:
 
     def pending(self) -> bool:
         """Whether more will come that no descriptor announces: stacks that are being symbolised."""
-        kernel = self._sources.kernel
-        return kernel is not None and not self._journal.gave_up("the ring buffer") and kernel.pending
+        ring = self._ring
+        return ring is not None and not self._journal.gave_up("the ring buffer") and ring.pending
 
     def naming(self) -> bool:
         """Whether stacks of marks are still to get their names."""
-        kernel = self._sources.kernel
-        return kernel is not None and not self._journal.gave_up("the ring buffer") and kernel.naming
+        ring = self._ring
+        return ring is not None and not self._journal.gave_up("the ring buffer") and ring.naming
 
     def tick(self, now_ns: int) -> None:
         """Do what the time asks for."""
@@ -225,10 +226,10 @@ class Watch:
             self._journal.note(f"{self._inspector.refused} process(es) came too fast to be looked at")
 
     def _read_kernel(self) -> int:
-        kernel = self._sources.kernel
-        if kernel is None or self._journal.gave_up("the ring buffer"):
+        ring = self._ring
+        if ring is None or self._journal.gave_up("the ring buffer"):
             return 0
-        events: Sequence[Event] | None = self._journal.attempt("the ring buffer", kernel.read, otherwise=None)
+        events: Sequence[Event] | None = self._journal.attempt("the ring buffer", ring.read, otherwise=None)
         if events is None:
             # What a failed read had taken from the ring buffer is gone: a loss like any other.
             self._failed_reads += 1
@@ -253,7 +254,7 @@ class Watch:
             self.sampler.at_mark(time.monotonic_ns(), ours=ours)
         elif any(_is_evidence(event) for event in events):
             self._journal.flush()
-        if self._sources.kernel is None and any(isinstance(event, LoggedKill) for event in events):
+        if self._sources.kernel is None and any(isinstance(event, LoggedKill | OomGlimpse) for event in events):
             self.sampler.at_mark(time.monotonic_ns(), ours=True)  # a victim is there to be seen for moments only
         return len(events)
 
@@ -324,10 +325,10 @@ class Watch:
             self._inspect(member)
 
     def _record_losses(self, *, always: bool) -> None:
-        kernel, now_ns = self._sources.kernel, time.monotonic_ns()
+        ring, now_ns = self._ring, time.monotonic_ns()
         losses: Losses | None = Losses(ts_ns=now_ns, source="tracer")
-        if kernel is not None:
-            losses = self._journal.attempt("the loss counters", lambda: kernel.losses(now_ns), otherwise=None)
+        if ring is not None:
+            losses = self._journal.attempt("the loss counters", lambda: ring.losses(now_ns), otherwise=None)
         if losses is None:
             return  # unknown is not zero: without this record nothing is proved
         unknown = losses.unknown + self._failed_reads

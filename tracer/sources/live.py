@@ -13,11 +13,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, cast
 
-from tracer.events import LAYOUTS, AnyEvent, KernelStack, Kind, Losses, OomStack, ReclaimSample
+from tracer.events import LAYOUTS, AnyEvent, KernelStack, Kind, Losses, OomMark, OomStack, Printed, ReclaimSample
 from tracer.events.header import header_text
 from tracer.kernel.handover import digest_of
 from tracer.kernel.session import Reclaim
 from tracer.kernel.symbols import resolve, without_tracing
+from tracer.sources.printing import Printing
 from tracer.wire import HEAD, EventT, Layout
 
 Resolve = Callable[[Iterable[int]], dict[int, str | None]]
@@ -64,6 +65,7 @@ class LiveSource:
         self._changed = threading.Condition()
         self._worker: threading.Thread | None = None
         self._reclaim: dict[int, Reclaim] = {}
+        self._printing = Printing()
 
     def fileno(self) -> int:
         """Readable when there are records; not when a stack has got its names: see `pending`."""
@@ -79,9 +81,10 @@ class LiveSource:
             if event is not None:
                 events.append(event)
         with self._changed:
-            events.extend(self._named)
+            events.extend(stack for stack in self._named if not self._printing.is_of_a_line(stack))
             self._outstanding -= len(self._named)
             self._named.clear()
+        events.extend(cast("list[AnyEvent]", self._printing.finished()))
         return events
 
     @property
@@ -134,8 +137,14 @@ class LiveSource:
             return None
         event = self._decode_as(layout, record)
         if isinstance(event, OomStack):
+            self._printing.expect(event)
             self._name_later(event)
             return None
+        if isinstance(event, Printed):
+            self._printing.take(event)
+            return None
+        if isinstance(event, OomMark):
+            self._printing.marked(event)
         # Every other layout's class is in the union.
         return cast("AnyEvent | None", event)
 

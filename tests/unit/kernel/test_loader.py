@@ -5,6 +5,7 @@ import pytest
 
 from tracer.kernel import handover, loader
 from tracer.kernel.btf import BtfError
+from tracer.kernel.probes import Wanted
 
 
 def test_the_first_folder_that_can_be_written_to_is_used_and_made_private(monkeypatch, tmp_path):
@@ -41,11 +42,11 @@ def test_programs_are_compiled_for_what_the_kernel_has_unless_a_test_wants_anoth
         seen.append(constants["PERF_BUFFER"])
         raise BtfError("far enough")
 
-    monkeypatch.setattr(loader, "_source", lambda _: ("", b""))
+    monkeypatch.setattr(loader, "_source", lambda *_: ("", b""))
     monkeypatch.setattr(loader.Btf, "load", lambda: None)
     monkeypatch.setattr(loader.headers, "kernel_h", refuse)
     monkeypatch.setattr(loader.bpfcalls, "has_ring_buffer", lambda _: has_ring_buffer)
 
     with pytest.raises(loader.LoadError, match="far enough"):
-        loader.load("", handover.Limits(), asked_for)
+        loader.load("", handover.Limits(), Wanted(), asked_for)
     assert seen == [perf_buffer]

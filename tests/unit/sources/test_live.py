@@ -14,7 +14,7 @@ from tracer.sources.live import MAX_RECORDS, LiveSource, events_h_digest
 from tracer.wire import HEAD
 
 STACK = OomStack(ts_ns=50, cpu=0, tgid=7, depth=3, addresses=(10, 20, 30))
-PLAIN = [layout for kind, layout in LAYOUTS.items() if kind != Kind.OOM_STACK]
+PLAIN = [layout for kind, layout in LAYOUTS.items() if kind not in (Kind.OOM_STACK, Kind.PRINTED)]
 
 
 class Records:
