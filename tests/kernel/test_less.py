@@ -29,13 +29,14 @@ from tests.kernel.less import (
     symbols_are_seen,
 )
 from tests.kernel.workload import V1
-from tracer.events import HookStatus, JobStarted
+from tracer.events import HookStatus, JobStarted, LoggedDecision
 from tracer.job.cgroup import find_hierarchy
 from tracer.kernel.session import PYTHON
 from tracer.recording import read_recording
 
 KILLED = 128 + signal.SIGKILL
 MIB = 1 << 20
+NO_BTF = cover("/sys/kernel/btf")
 WITHOUT_BCC = another_bcc("class BPF: pass")
 OLD_BCC = """
 class BPF:
@@ -60,10 +61,9 @@ def less(can_trace, tmp_path):
         (lambda: another_bcc("raise RuntimeError('half upgraded')"), "", "has no usable bcc (half upgraded)"),
         (lambda: f"mount --bind /dev/null {bcc_library()}", "", "has no usable bcc ("),
         (lambda: another_bcc(OLD_BCC), "", "has no attribute 'attach_raw_tracepoint'"),
-        (lambda: cover("/sys/kernel/btf"), "", "cannot read /sys/kernel/btf/vmlinux"),
         (lambda: "true", f"{PYTHON} {SECCOMP}", "Operation not permitted"),
     ],
-    ids=["no bcc", "broken bcc", "no libbcc", "bcc that lacks what is needed", "no BTF", "seccomp"],
+    ids=["no bcc", "broken bcc", "no libbcc", "bcc that lacks what is needed", "seccomp"],
 )
 def test_where_bpf_cannot_be_had_the_kernels_log_makes_it_likely(less, setup, prefix, why):
     run = less.run(*HOG, setup=setup(), prefix=prefix, options=LIMITED)
@@ -75,6 +75,55 @@ def test_where_bpf_cannot_be_had_the_kernels_log_makes_it_likely(less, setup, pr
     assert (run.primary["cause"], run.primary["strength"]) == ("host_oom_cgroup", "likely")
     assert rungs(run) == ["kernel_log", "kernel_log", "proc", "wait_status"]
     assert run.verdict["job"]["pid"] == run.primary["victim"]["pid"]
+
+
+@pytest.mark.parametrize(
+    ("log", "limit"), [("true", "bpf_scalars"), (NO_LOG, "cgroup_counters")], ids=["with the log", "without"]
+)
+def test_without_type_information_the_bare_programs_make_it_likely(less, log, limit):
+    run = less.run(*patient_hog(40), setup=f"{NO_BTF}; {log}", options=LIMITED)
+
+    assert run.code == KILLED
+    [line] = said(run)
+    assert "cannot read /sys/kernel/btf/vmlinux" in line
+    assert (run.primary["cause"], run.primary["strength"]) == ("host_oom_cgroup", "likely")
+    assert rungs(run) == ["bpf_scalars", limit, "proc", "wait_status"]
+    assert run.primary["limit"]["constraint_by"] == "kernel_stack"
+    assert run.primary["limit"]["limit_bytes"] == 64 * MIB
+    assert run.verdict["job"]["pid"] == run.primary["victim"]["pid"]
+
+
+def test_without_type_information_a_kill_by_hand_is_not_called_an_oom_kill(less):
+    run = less.run("sh", "-c", "kill -9 $$", setup=NO_BTF, options=LIMITED)
+
+    assert run.code == KILLED
+    assert (run.primary["cause"], run.primary["strength"]) == ("inconclusive", "possible")
+
+
+def test_without_type_information_nothing_is_proved_of_a_job_that_ends_well(less):
+    run = less.run("true", setup=NO_BTF)
+
+    assert (run.code, run.primary["cause"], run.primary["strength"]) == (0, "exited", "likely")
+
+
+def test_what_the_kernel_prints_is_heard_where_its_log_cannot_be_read(less):
+    run = less.run(*HOG, setup=NO_LOG, options=LIMITED)
+
+    [hook] = [event for event in run.events(HookStatus) if event.hook == "raw_tracepoint:console"]
+    assert (run.primary["cause"], run.primary["strength"]) == ("host_oom_cgroup", "proved")
+    assert not run.primary["caveats"]
+    assert ("printk (console tracepoint)" in run.verdict["watched_by"]) == hook.attached
+    # The kernel prints ten of these lines in five seconds, whoever else is killed meanwhile.
+    for decision in run.events(LoggedDecision):
+        assert (decision.source, decision.trusted) == ("printk_console", True)
+        assert "raw_tracepoint:console" in run.primary["limit"]["cgroup_by"]
+
+
+def test_where_the_log_can_be_read_nothing_is_heard_twice(less):
+    run = less.run(*HOG, options=LIMITED)
+
+    assert not [event for event in run.events(HookStatus) if "console" in event.hook]
+    assert {event.source for event in run.events(LoggedDecision)} <= {"kmsg"}
 
 
 @pytest.mark.parametrize(

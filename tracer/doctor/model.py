@@ -3,7 +3,7 @@
 
 from typing import Literal
 
-from tracer.verdict.model import Status, Struct
+from tracer.verdict.model import Rung, Status, Struct
 
 DOCTOR_SCHEMA = "oomtrace.doctor/1"
 SELFTEST_SCHEMA = "oomtrace.selftest/1"
@@ -55,6 +55,9 @@ class LinkOutlook(Struct, frozen=True, kw_only=True):
     name: str
     status: Status
     why: str
+    rung: Rung | None = None
+    via: tuple[str, ...] = ()
+    """What it would rest on, and by which hooks: as in `verdict.model.Link`."""
 
 
 class Expectation(Struct, frozen=True, kw_only=True):

@@ -20,6 +20,7 @@ SIGNAL_NAMES = {
 """x86-64 and arm64 numbers (include/uapi/asm-generic/signal.h)."""
 CRASH_SIGNALS = frozenset({4, 5, 6, 7, 8, 11, 31})
 SIGTERM = 15
+EXIT_HOOK = "raw_tracepoint:sched_process_exit"
 RAISED_AGAIN_NS = 5 * NS_PER_S
 """So long a handler may take before it sends its process the signal again."""
 
@@ -59,6 +60,11 @@ class Death(msgspec.Struct, frozen=True, kw_only=True):
     def rung(self) -> Rung:
         """Who told of it."""
         return "bpf" if self.exit is not None else "wait_status" if self.ended is not None else "proc"
+
+    @property
+    def via(self) -> tuple[str, ...]:
+        """The hook, where it was one."""
+        return (EXIT_HOOK,) if self.exit is not None else ()
 
     @property
     def evidence(self) -> tuple[int, ...]:

@@ -81,7 +81,7 @@ def strength(links: Sequence[Link], doubts: Sequence[str]) -> Strength:
 
 def _is_weak(link: Link) -> bool:
     """Whether it rests on what counts or tells of kills without showing this one: enough for likely, never for more."""
-    return link.rung == "cgroup_counters" or (link.link == 1 and link.rung in {"kernel_log", "proc"})
+    return link.rung in {"cgroup_counters", "bpf_scalars"} or (link.link == 1 and link.rung in {"kernel_log", "proc"})
 
 
 def doubt_caveats(doubts: Sequence[str]) -> tuple[str, ...]:
@@ -110,7 +110,8 @@ def belongs(story: Story, identity: ProcessId, name: str = "it is yours") -> Lin
     else:
         status, evidence, rung = "absent", (), "bpf" if story.watched("sched_process_fork") else None
         statement = "it does not descend from the job"
-    return Link(link=3, name=name, status=status, statement=statement, evidence=evidence, rung=rung)
+    via = story.hook_names("sched_process_fork") if rung == "bpf" else ()
+    return Link(link=3, name=name, status=status, statement=statement, evidence=evidence, rung=rung, via=via)
 
 
 def _since_when(story: Story, identity: ProcessId, known: HowKnown) -> str:

@@ -17,11 +17,12 @@ import msgspec
 
 from tracer.attribution.tree import Member
 from tracer.events import (
-    KernelStack,
     LoggedDecision,
     LoggedKill,
     LoggedUsage,
+    MarkedEnded,
     OomDecision,
+    OomGlimpse,
     OomLevel,
     OomMark,
     ProcessExited,
@@ -31,7 +32,9 @@ from tracer.events import (
     process_id,
 )
 from tracer.units import NS_PER_S
+from tracer.verdict.glimpses import Glimpsed, find_glimpsed
 from tracer.verdict.model import Rung, Status
+from tracer.verdict.stacks import KILL_PATH, frames_at
 from tracer.verdict.story import Story
 
 SIGKILL = 9
@@ -68,6 +71,9 @@ class Kill(msgspec.Struct, frozen=True, kw_only=True):
     logged_decision: LoggedDecision | None = None
     logged_usage: LoggedUsage | None = None
     """Only where nothing better was observed: for a kill that the log alone tells of."""
+    glimpse: OomGlimpse | None = None
+    """In place of signal and mark, where the kernel's memory could not be read."""
+    ended: MarkedEnded | None = None
     sharer_of: ProcessId | None = None
     """It shares this victim's memory map (as the signal suggests)."""
     group_member: bool = False
@@ -76,12 +82,14 @@ class Kill(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def rung(self) -> Rung:
         """What link 1 rests on."""
-        return "kernel_log" if self.mark is None and self.signal is None else "bpf"
+        if self.mark is not None or self.signal is not None:
+            return "bpf"
+        return "kernel_log" if self.glimpse is None else "bpf_scalars"
 
     @property
     def evidence(self) -> tuple[int, ...]:
         """`seq` of what link 1 rests on."""
-        parts = (self.signal, self.mark, self.logged)
+        parts = (self.signal, self.mark, self.glimpse, self.ended, self.logged)
         return tuple(event.seq for event in parts if event is not None)
 
 
@@ -134,8 +142,9 @@ def find_kills(story: Story) -> Kills:
             if unmarked is not None:
                 kills[unmarked.id] = unmarked
     if not story.pids_differ and not story.watched("mark_victim", "signal_generate"):
-        for kill in _from_log(story, kills):
-            kills[kill.id] = kill
+        glimpsed = [_from_glimpse(story, seen) for seen in find_glimpsed(story)]
+        for kill in (*glimpsed, *_from_log(story, kills)):
+            kills.setdefault(kill.id, kill)
     ordered = sorted(kills.values(), key=lambda k: (k.at_ns, k.id))
     return Kills(kills=tuple(ordered), dying=tuple(d for d in dying if d.id not in kills), by_id=kills)
 
@@ -145,16 +154,11 @@ def is_kernel_kill_signal(signal: SignalSent) -> bool:
     return signal.signal == SIGKILL and signal.info in KERNEL_INFO
 
 
-def functions(frames: Iterable[str]) -> tuple[str, ...]:
-    """Plain function names: without module, `.constprop.0`, `.cold` and the like."""
-    return tuple(frame.split(" ", 1)[0].split(".", 1)[0] for frame in frames)
-
-
 def _from_mark(story: Story, identity: ProcessId, mark: OomMark) -> Kill | DyingMark:
     bracket = _bracket(story, identity, mark)
-    frames = _frames(story, mark)
+    frames = frames_at(story, mark.ts_ns, mark.tgid)
     logged = _logged_kill(story, mark)
-    in_kill_path = None if frames is None else "__oom_kill_process" in frames
+    in_kill_path = None if frames is None else KILL_PATH in frames
     status, why = _judge_bracket(bracket, in_kill_path, logged)
     if status == "absent":
         levels = _levels(story, mark)
@@ -171,7 +175,7 @@ def _from_mark(story: Story, identity: ProcessId, mark: OomMark) -> Kill | Dying
         levels=_levels(story, mark),
         decision=_decision(story, mark),
         logged=logged,
-        logged_decision=_logged_decision(story, mark.tgid, mark.ts_ns),
+        logged_decision=_logged_decision(story, mark.tgid, mark.ts_ns, unnamed=frames is None),
         group_member=frames is not None and "oom_kill_memcg_member" in frames,
     )
 
@@ -254,6 +258,25 @@ def _marked_exit(story: Story, identity: ProcessId) -> ProcessExited | None:
     return exited if exited is not None and exited.oom_marked else None
 
 
+def _from_glimpse(story: Story, seen: Glimpsed) -> Kill:
+    """Never present: the process is known by its pid, and by /proc."""
+    glimpse, member, logged = seen.glimpse, seen.member, seen.logged
+    return Kill(
+        id=member.id,
+        start_ns=member.start_ns,
+        at_ns=glimpse.ts_ns if glimpse.signal_ns is None else glimpse.signal_ns,
+        status="not_observed",
+        why=seen.why,
+        glimpse=glimpse,
+        ended=seen.ended,
+        frames=seen.frames,
+        logged=logged,
+        logged_decision=_logged_decision(story, member.id.tgid, glimpse.ts_ns),
+        logged_usage=None if logged is None else _logged_usage(story, logged),
+        group_member=seen.frames is not None and "oom_kill_memcg_member" in seen.frames,
+    )
+
+
 def _from_log(story: Story, known: dict[ProcessId, Kill]) -> Iterable[Kill]:
     """Without BPF: a trusted log record about a process of the job that was alive then."""
     for logged in story.of(LoggedKill):
@@ -270,16 +293,6 @@ def _from_log(story: Story, known: dict[ProcessId, Kill]) -> Iterable[Kill]:
             logged_decision=_logged_decision(story, member.id.tgid, logged.ts_ns),
             logged_usage=_logged_usage(story, logged),
         )
-
-
-def _frames(story: Story, mark: OomMark) -> tuple[str, ...] | None:
-    stacks = story.by(KernelStack, lambda s: (s.mark_ts_ns, s.tgid), "mark").get((mark.ts_ns, mark.tgid), ())
-    stack = next(iter(stacks), None)
-    names = functions(stack.frames) if stack is not None else ()
-    # Frames without names prove nothing, neither presence nor absence.
-    return (
-        names if any(name.startswith(("mark_oom_victim", "oom_", "__oom", "out_of_memory")) for name in names) else None
-    )
 
 
 def _levels(story: Story, mark: OomMark) -> tuple[OomLevel, ...]:
@@ -309,9 +322,19 @@ def _logged_kill(story: Story, mark: OomMark) -> LoggedKill | None:
     return min(near, key=lambda r: abs(r.ts_ns - mark.ts_ns), default=None)
 
 
-def _logged_decision(story: Story, tgid: int, ts_ns: int) -> LoggedDecision | None:
+def _logged_decision(story: Story, tgid: int, ts_ns: int, *, unnamed: bool = False) -> LoggedDecision | None:
+    """The kernel's own word on it.
+
+    Args:
+        unnamed: stacks have no names, so that of a line that was seen being printed nobody could tell who printed
+            it: better than nothing, and no kill is proved then.
+    """
     of_process = story.by(LoggedDecision, lambda r: r.tgid, "tgid").get(tgid, ())
-    near = [r for r in of_process if r.trusted and abs(r.ts_ns - ts_ns) <= LOG_WINDOW_NS]
+    near = [
+        r
+        for r in of_process
+        if (r.trusted or (unnamed and r.source == "printk_console")) and abs(r.ts_ns - ts_ns) <= LOG_WINDOW_NS
+    ]
     return min(near, key=lambda r: abs(r.ts_ns - ts_ns), default=None)
 
 

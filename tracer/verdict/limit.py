@@ -2,15 +2,16 @@
 """Link 2: what ran out: the machine, a cpuset, a memory policy or a cgroup's limit, with the figures at the mark."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from tracer.attribution.cgroup_paths import place_of
-from tracer.events import CgroupSample, OomLevel, PressureSample
+from tracer.events import CgroupSample, LoggedDecision, OomLevel, PressureSample
 from tracer.units import NS_PER_S, format_bytes, format_duration, format_limit, has_limit
 from tracer.verdict.kills import Kill
 from tracer.verdict.model import Cause, Level, Limit, Rung, Status
-from tracer.verdict.owner import find_owner, memsw
+from tracer.verdict.owner import PRINTK_HOOK, find_owner, memsw
 from tracer.verdict.story import Story
 
 PRESSURE_NEAR_NS = 10 * NS_PER_S
@@ -38,20 +39,33 @@ class Shortage(msgspec.Struct, frozen=True, kw_only=True):
     evidence: tuple[int, ...] = ()
     caveats: tuple[str, ...] = ()
     rung: Rung | None = None
+    via: tuple[str, ...] = ()
+    """The hooks of that rung that told of it."""
+
+
+class Constraint(NamedTuple):
+    """What kind of limit it was, and what told."""
+
+    name: str | None
+    by: str | None = None
+    sure: bool = True
 
 
 def find_shortage(story: Story, kill: Kill) -> Shortage:
     """Whose limit the kill was for."""
     chain = _chain(story, kill)
     if _by_operator(kill):
-        limit = Limit(constraint=_constraint(kill), chain=chain)
+        told = _constraint(story, kill)
+        limit = Limit(constraint=told.name, constraint_by=told.by, chain=chain)
         statement = "an operator asked for it (sysrq-f): the host need not be out of memory"
-        return Shortage(cause="operator_oom", status="present", statement=statement, limit=limit, rung="bpf")
-    constraint = _constraint(kill)
-    if constraint == "CONSTRAINT_MEMCG":
-        return _memcg(story, kill, chain)
-    if constraint is None and kill.frames is None and _enough_elsewhere(story, kill):
-        found = _memcg(story, kill, chain)
+        rung: Rung = "bpf" if kill.mark is not None else "bpf_scalars"
+        via = _decided_by(story, kill) or ("kernel_stack",)
+        return Shortage(cause="operator_oom", status="present", statement=statement, limit=limit, rung=rung, via=via)
+    constraint = _constraint(story, kill)
+    if constraint.name == "CONSTRAINT_MEMCG":
+        return _memcg(story, kill, chain, constraint)
+    if constraint.name is None and kill.frames is None and _enough_elsewhere(story, kill):
+        found = _memcg(story, kill, chain, constraint)
         if found.status == "present":  # only one limit can be meant, but that it was a limit is not the kernel's word
             return msgspec.structs.replace(found, status="not_observed")
     return _machine(story, kill, constraint, chain)
@@ -62,27 +76,45 @@ def _by_operator(kill: Kill) -> bool:
     return by_stack or (kill.decision is not None and kill.decision.order == SYSRQ_ORDER)
 
 
-def _constraint(kill: Kill) -> str | None:
-    """As the kernel decided it: BPF first, then the stack, then the log. `None`: machine-wide or not, unknown."""
+def _decided_by(story: Story, kill: Kill) -> tuple[str, ...]:
+    return story.hook_names("oom_kill_process") if kill.decision is not None else ()
+
+
+def _constraint(story: Story, kill: Kill) -> Constraint:
+    """As the kernel decided it: BPF first, then the stack, then its own words. Machine-wide or not may be unknown."""
     if kill.decision is not None and kill.decision.constraint is not None:
-        return CONSTRAINT_NAMES.get(kill.decision.constraint)
+        by = next(iter(_decided_by(story, kill)), None)
+        return Constraint(CONSTRAINT_NAMES.get(kill.decision.constraint), by)
     if kill.frames is not None and {"mem_cgroup_out_of_memory", "mem_cgroup_oom_synchronize"} & set(kill.frames):
-        return "CONSTRAINT_MEMCG"
-    logged = kill.logged_decision.constraint if kill.logged_decision is not None else None
-    if logged == "CONSTRAINT_MEMCG" and kill.frames is not None:
-        return None  # the stack says otherwise
-    if logged is None and kill.logged is not None and kill.logged.memcg:
-        return "CONSTRAINT_MEMCG"
-    return logged if logged in CAUSES else None
+        return Constraint("CONSTRAINT_MEMCG", "kernel_stack")
+    told = kill.logged_decision
+    if told is not None and told.constraint == "CONSTRAINT_MEMCG" and kill.frames is not None:
+        return Constraint(None)  # the stack says otherwise
+    if told is None and kill.logged is not None and kill.logged.memcg:
+        return Constraint("CONSTRAINT_MEMCG", "kmsg")
+    if told is None or told.constraint not in CAUSES:
+        return Constraint(None)
+    return Constraint(told.constraint, _told_by(told), told.trusted)
 
 
-def _memcg(story: Story, kill: Kill, chain: tuple[Level, ...]) -> Shortage:
+def _told_by(told: LoggedDecision) -> str:
+    return PRINTK_HOOK if told.source == "printk_console" else "kmsg"
+
+
+def _rung(by: Sequence[str | None]) -> Rung:
+    """Of what the kernel said in words."""
+    return "printk_console" if PRINTK_HOOK in by else "kernel_log"
+
+
+def _memcg(story: Story, kill: Kill, chain: tuple[Level, ...], constraint: Constraint) -> Shortage:
     owner = find_owner(story, kill, [level.cgroup for level in chain])
     chain = tuple(msgspec.structs.replace(level, owner=level.cgroup in owner.cgroups) for level in chain)
     levels = [level for level in chain if level.owner]
     lowest = levels[0] if len(levels) == 1 or (levels and owner.sure) else None
     limit = Limit(
         constraint="CONSTRAINT_MEMCG",
+        constraint_by=constraint.by,
+        cgroup_by=owner.by,
         cgroup=owner.cgroups[0] if owner.cgroups else None,
         cgroups=owner.cgroups,
         usage_bytes=lowest.usage_bytes if lowest else None,
@@ -99,13 +131,20 @@ def _memcg(story: Story, kill: Kill, chain: tuple[Level, ...]) -> Shortage:
     statement = f"limit of {names}: {used}{owner.how}{_others(chain)}"
     return Shortage(
         cause="host_oom_cgroup",
-        status="present" if owner.sure else "not_observed",
+        status="present" if owner.sure and constraint.sure else "not_observed",
         statement=statement if owner.cgroups else "a cgroup limit was hit; which one could not be seen",
         limit=limit,
         evidence=tuple(e.seq for e in (*kill.levels, kill.logged_decision) if e is not None),
         caveats=owner.caveats,
-        rung="bpf" if kill.levels or kill.frames or kill.decision else "kernel_log",
+        rung=_memcg_rung(kill, (constraint.by, *owner.by)),
+        via=tuple(dict.fromkeys(by for by in (constraint.by, *owner.by) if by is not None and by != "kmsg")),
     )
+
+
+def _memcg_rung(kill: Kill, by: Sequence[str | None]) -> Rung:
+    if kill.levels or kill.decision or (kill.frames and kill.glimpse is None):
+        return "bpf"
+    return "bpf_scalars" if kill.frames else _rung(by)
 
 
 def _swap(story: Story, level: OomLevel) -> tuple[int | None, int | None]:
@@ -168,10 +207,12 @@ def _others(chain: Sequence[Level]) -> str:
     return f"; nearest other limit: {nearest.cgroup} at {_usage(nearest)}"
 
 
-def _machine(story: Story, kill: Kill, constraint: str | None, chain: tuple[Level, ...]) -> Shortage:
+def _machine(story: Story, kill: Kill, told: Constraint, chain: tuple[Level, ...]) -> Shortage:
+    constraint = told.name
     pressure = _pressure_before(story, kill)
     limit = Limit(
         constraint=constraint,
+        constraint_by=told.by,
         chain=chain,
         mem_available_bytes=pressure.mem_available_bytes if pressure else None,
         swap_free_bytes=pressure.swap_free_bytes if pressure else None,
@@ -192,11 +233,12 @@ def _machine(story: Story, kill: Kill, constraint: str | None, chain: tuple[Leve
     evidence = tuple(e.seq for e in (kill.decision, kill.logged_decision, pressure) if e is not None)
     return Shortage(
         cause=CAUSES[constraint],
-        status="present",
+        status="present" if told.sure else "not_observed",
         statement=what + memory,
         limit=limit,
         evidence=evidence,
-        rung="bpf" if kill.decision is not None and kill.decision.constraint is not None else "kernel_log",
+        rung="bpf" if kill.decision is not None and kill.decision.constraint is not None else _rung((told.by,)),
+        via=() if told.by in {None, "kmsg"} else (told.by,),
     )
 
 

@@ -36,9 +36,9 @@ Cause = Literal[
 Strength = Literal["proved", "likely", "possible"]
 """proved: links 1 to 4 present and nothing lost in the window; likely: one not observed; possible: hints."""
 Status = Literal["present", "absent", "not_observed"]
-Rung = Literal["bpf", "kernel_log", "cgroup_counters", "proc", "wait_status"]
-"""What a statement rests on, strongest first: programs in the kernel, its own log, counts of a memory cgroup (or the
-machine), /proc, what `waitpid` told."""
+Rung = Literal["bpf", "bpf_scalars", "printk_console", "kernel_log", "cgroup_counters", "proc", "wait_status"]
+"""What a statement rests on, strongest first: programs in the kernel; such as may read none of its memory; what it was
+seen to print, and its own log; counts of a memory cgroup (or the machine); /proc; what `waitpid` told."""
 Role = Literal[
     "launcher",
     "rank",
@@ -122,9 +122,13 @@ class Limit(Struct, frozen=True, kw_only=True):
 
     constraint: str | None = None
     """`CONSTRAINT_MEMCG`, ... as the kernel spells it."""
+    constraint_by: str | None = None
+    """The hook that told: `fentry:oom_kill_process`, `kernel_stack`, `raw_tracepoint:console`, `kmsg`, ..."""
     cgroup: str | None = None
     cgroups: tuple[str, ...] = ()
     """All candidates, where several levels cannot be told apart; `cgroup` is then the lowest."""
+    cgroup_by: tuple[str, ...] = ()
+    """What told whose limit it was, likewise; `raw_tracepoint:mark_victim`: usage, limits and counts at the mark."""
     usage_bytes: int | None = None
     limit_bytes: int | None = None
     chain: tuple[Level, ...] = ()
@@ -188,6 +192,9 @@ class Link(Struct, frozen=True, kw_only=True):
     """`seq` of events in the recording."""
     rung: Rung | None = None
     """What the statement rests on; of several the strongest. `None`: nothing was observed."""
+    via: tuple[str, ...] = ()
+    """The hooks of that rung that told of it: `raw_tracepoint:mark_victim`, `kernel_stack`, `kprobe:oom_kill_process`;
+    with `(pid)` a mark that gives a thread's pid alone. Empty where the rung says it all."""
 
 
 class Mechanism(Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tracer.events import CgroupSample, OomLevel
+from tracer.events import CgroupSample, LoggedDecision, OomLevel
 from tracer.units import has_limit
 from tracer.verdict.kills import Kill
 from tracer.verdict.story import Story
@@ -18,6 +18,7 @@ from tracer.verdict.story import Story
 CHARGE_BATCH_PAGES = 64
 FAR_BELOW = 0.9
 """An owner that uses less than this part of its limit at the mark is doubted: kmem limits, or a count of before."""
+PRINTK_HOOK = "raw_tracepoint:console"
 DISAGREE = "what was seen of them disagrees"
 NOT_TOLD_APART = "these cannot be told apart"
 
@@ -29,6 +30,8 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
     how: str
     sure: bool
     caveats: tuple[str, ...] = ()
+    by: tuple[str, ...] = ()
+    """The hooks that told, and `kmsg`."""
 
 
 def find_owner(story: Story, kill: Kill, paths: Sequence[str]) -> Owner:
@@ -39,10 +42,16 @@ def find_owner(story: Story, kill: Kill, paths: Sequence[str]) -> Owner:
     """
     by_id = {level.cgroup_id: path for level, path in zip(kill.levels, paths, strict=True)}
     if kill.decision is not None and kill.decision.memcg_id in by_id:
-        return Owner(cgroups=(by_id[kill.decision.memcg_id],), how="named by the OOM killer itself", sure=True)
+        return Owner(
+            cgroups=(by_id[kill.decision.memcg_id],), how="named by the OOM killer itself", sure=True,
+            by=story.hook_names("oom_kill_process"),
+        )  # fmt: skip
     seen = _from_counters(story, kill, by_id)
-    logged = kill.logged_decision.oom_memcg if kill.logged_decision is not None else None
-    return seen if logged is None else _with_log(seen, logged, tuple(by_id.values()))
+    if seen.cgroups:
+        seen = msgspec.structs.replace(seen, by=story.hook_names("mark_victim"))
+    if kill.logged_decision is None or kill.logged_decision.oom_memcg is None:
+        return seen
+    return _with_log(seen, kill.logged_decision, tuple(by_id.values()))
 
 
 def memsw(story: Story, level: OomLevel) -> tuple[int | None, int | None]:
@@ -80,18 +89,25 @@ def _from_counters(story: Story, kill: Kill, by_id: dict[int, str]) -> Owner:
     return owner(near, how, sure=bool(near) and is_whole(kill))
 
 
-def _with_log(seen: Owner, logged: str, paths: Sequence[str]) -> Owner:
+def _with_log(seen: Owner, told: LoggedDecision, paths: Sequence[str]) -> Owner:
+    logged, printed = told.oom_memcg or "", told.source == "printk_console"
+    by = (*seen.by, PRINTK_HOOK if printed else "kmsg")
+    named = "named as the kernel printed it" if printed else "named in the kernel's log"
+    source = "What the kernel printed" if printed else "The kernel's log"
+    if not told.trusted and seen.cgroups:
+        return seen  # nobody can tell who printed it
     if paths and logged not in paths:
-        caveat = f"The kernel's log names {logged}, which is not above the victim."
-        return Owner(cgroups=(*seen.cgroups, logged), how=DISAGREE, sure=False, caveats=(*seen.caveats, caveat))
+        caveat = f"{source} names {logged}, which is not above the victim."
+        return Owner(cgroups=(*seen.cgroups, logged), how=DISAGREE, sure=False, caveats=(*seen.caveats, caveat), by=by)
     if not seen.cgroups:
-        return Owner(cgroups=(logged,), how="named in the kernel's log", sure=bool(paths))
+        return Owner(cgroups=(logged,), how=named, sure=bool(paths) and told.trusted, by=by)
     if logged not in seen.cgroups:
         counted = " and ".join(seen.cgroups)
-        caveat = f"The kernel's log names {logged} as the owner of the limit, the counters {counted}."
-        return Owner(cgroups=(*seen.cgroups, logged), how=DISAGREE, sure=False, caveats=(*seen.caveats, caveat))
-    how = f"{seen.how}, and the kernel's log names it" if len(seen.cgroups) == 1 else "named in the kernel's log"
-    return Owner(cgroups=(logged,), how=how, sure=True, caveats=seen.caveats)
+        caveat = f"{source} names {logged} as the owner of the limit, the counters {counted}."
+        return Owner(cgroups=(*seen.cgroups, logged), how=DISAGREE, sure=False, caveats=(*seen.caveats, caveat), by=by)
+    agrees = "the kernel printed its name" if printed else "the kernel's log names it"
+    how = f"{seen.how}, and {agrees}" if len(seen.cgroups) == 1 else named
+    return Owner(cgroups=(logged,), how=how, sure=True, caveats=seen.caveats, by=by)
 
 
 def _far_below(level: OomLevel) -> bool:

@@ -78,7 +78,13 @@ def process(story: Story, identity: ProcessId, kill: Kill | None = None) -> Proc
 
 def trigger(story: Story, kill: Kill) -> Process | None:
     """The process that was allocating when memory ran out: neither the sender of anything nor the culprit."""
-    mark = kill.mark
+    mark, glimpse = kill.mark, kill.glimpse
+    if glimpse is not None:
+        known = kill.id if glimpse.itself else None
+        found = story.tree.alive_at(glimpse.trigger_tgid, glimpse.ts_ns)
+        known = known or (found.id if found is not None else None)
+        bare = Process(pid=glimpse.trigger_tgid, comm=glimpse.trigger_comm)
+        return bare if known is None else process(story, known, kill if known == kill.id else None)
     if mark is None:
         return None
     identity = process_id(mark.trigger_tgid, mark.trigger_start_ns)

@@ -38,6 +38,8 @@ LOSS_WINDOW_BEFORE_NS = 10 * NS_PER_S
 LOSS_WINDOW_AFTER_NS = 1 * NS_PER_S
 KILL_HOOKS = ("mark_victim", "signal_generate", "sched_process_exit")
 """Without one of these the kernel's decision was not watched in full."""
+SCALAR_SUFFIX = "/scalars"
+"""As `kernel.probes` names hooks whose programs may not read the kernel's memory."""
 
 
 class Story:
@@ -115,6 +117,15 @@ class Story:
     def hooks(self) -> dict[str, HookStatus]:
         """By the last part of the name: `mark_victim`, `kmsg`."""
         return {h.hook.rpartition(":")[2]: h for h in self.of(HookStatus)}
+
+    def hook_names(self, *hooks: str) -> tuple[str, ...]:
+        """In full, of those that were attached."""
+        return tuple(self.hooks[h].hook for h in hooks if h in self.hooks and self.hooks[h].attached)
+
+    @cached_property
+    def glimpsed(self) -> bool:
+        """Whether OOM kills were watched, but without reading the kernel's memory."""
+        return bool(self.hook_names(f"mark_victim{SCALAR_SUFFIX}"))
 
     def watched(self, *hooks: str) -> bool:
         """Whether the tracer was armed with all of these, and its pids are the kernel's."""
@@ -221,7 +232,12 @@ class Story:
         if not self.of(Armed):
             bpf = self.hooks.get("bpf")
             why = f" ({bpf.why_not})" if bpf is not None and bpf.why_not else ""
-            found.append(f"The kernel was not watched{why}: there is no proof of what it did.")
+            told = (
+                f"The kernel's memory could not be read{why}: of its OOM kills the bare calls were watched, and whom "
+                "they hit is known by pid alone, so there is no proof."
+            )
+            bare = f"The kernel was not watched{why}: there is no proof of what it did."
+            found.append(told if self.glimpsed else bare)
         elif not self.of(Disarmed):
             found.append("The recording has no end: the tracer was stopped or died before it was done.")
         found += [
@@ -245,7 +261,7 @@ class Story:
         unsure = watched and self.tree.root is not None and not self.follows_job
         if unsure and not quiet and not self.pids_differ:
             found.append("The kernel's records could not be told to be of this job: is there a pid or time namespace?")
-        untrusted = sum(1 for e in self.of(LogEvent) if not e.trusted)
+        untrusted = sum(1 for e in self.of(LogEvent) if not e.trusted and e.source != "printk_console")
         if untrusted:
             found.append(f"{untrusted} log records may be forged and were not counted as evidence.")
         found += [e.text for e in self.of(Note)]
@@ -256,11 +272,16 @@ class Story:
         """What watched, in words, strongest first."""
         found = []
         if self.of(Armed):
-            kinds = {h.hook.rpartition(":")[0].replace("_", " ") for h in self.hooks.values() if h.attached}
+            hooks = [h.hook for h in self.hooks.values() if h.attached]
+            kinds = {hook.rpartition(":")[0].replace("_", " ") for hook in hooks}
             named = (f"{kind} hooks" if kind == "fentry" else f"{kind}s" for kind in sorted(kinds - {""}, reverse=True))
             # A ring buffer is what is meant where nothing is said.
             by = "; perf buffers" if self.of(Armed)[0].transport == "perf_buffer" else ""
             found.append(f"BPF ({', '.join(named)}{by})")
+        elif self.glimpsed:
+            found.append("BPF (raw tracepoints, without the kernel's memory)")
+        if self.hook_names("console"):
+            found.append("printk (console tracepoint)")
         if "kmsg" in self.hooks and self.hooks["kmsg"].attached:
             found.append("kernel log")
         if any(sample.usage_bytes is not None for sample in self.of(CgroupSample)):

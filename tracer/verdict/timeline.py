@@ -138,7 +138,7 @@ def _cgroup(case: Case, primary: Finding) -> Iterable[Entry]:
     if limit is None or kill is None or limit.cgroup is None:
         return
     owners = [level.owner for level in limit.chain]
-    owner = kill.levels[owners.index(True)].cgroup_id if True in owners else None
+    owner = kill.levels[owners.index(True)].cgroup_id if kill.levels and True in owners else None
     points: list[tuple[int, int]] = [
         (s.ts_ns, s.usage_bytes)
         for s in case.story.of(CgroupSample)

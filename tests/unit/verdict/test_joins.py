@@ -10,7 +10,7 @@ from tests.unit.verdict.marks import OTHER, TRIGGER, VICTIM, begun, decided, fou
 from tests.unit.verdict.scenes import DYING_STACK, KILL_STACK, identity, start_of
 from tracer.events import KernelStack, SignalInfo
 from tracer.units import NS_PER_MS, NS_PER_S, TICK_NS
-from tracer.verdict.kills import functions
+from tracer.verdict.stacks import functions
 
 GROUP_STACK = ("mark_oom_victim", "__oom_kill_process", "oom_kill_memcg_member", "mem_cgroup_scan_tasks")
 

@@ -86,7 +86,15 @@ def _by_itself(death: Death) -> Link:
         name, statement = "it ended", death.status
     else:
         name, statement = "it ended by itself", f"exit with status {death.code}, not by a signal"
-    return Link(link=1, name=name, status="present", statement=statement, evidence=death.evidence, rung=death.rung)
+    return Link(
+        link=1,
+        name=name,
+        status="present",
+        statement=statement,
+        evidence=death.evidence,
+        rung=death.rung,
+        via=death.via,
+    )
 
 
 def _nothing_killed(case: Case, doubts: Sequence[str]) -> Link:
@@ -129,7 +137,15 @@ def _waited(death: Death) -> Link:
     name = "its status is known"
     if death.ended is None:
         statement = "seen by the kernel" if death.exit is not None else "seen in /proc, before anyone waited for it"
-        return Link(link=4, name=name, status="present", statement=statement, evidence=death.evidence, rung=death.rung)
+        return Link(
+            link=4,
+            name=name,
+            status="present",
+            statement=statement,
+            evidence=death.evidence,
+            rung=death.rung,
+            via=death.via,
+        )
     agrees = death.waits_agree
     statement = "its parent's wait agrees" if agrees else f"its parent's wait says otherwise ({death.ended.status:#x})"
     return Link(

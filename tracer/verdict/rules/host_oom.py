@@ -5,12 +5,15 @@ from collections.abc import Iterable
 
 import msgspec
 
+from tracer.events import IdentityBy, MarkedEnded
 from tracer.units import NS_PER_S, format_bytes, format_duration
 from tracer.verdict import growth, people
 from tracer.verdict.incident import Case, Finding, belongs, doubt_caveats, strength
 from tracer.verdict.kills import SIGKILL, Kill
-from tracer.verdict.limit import Shortage, find_shortage
+from tracer.verdict.limit import Shortage
+from tracer.verdict.limit_counted import shortage_of
 from tracer.verdict.model import Incident, Link, Status
+from tracer.verdict.story import SCALAR_SUFFIX
 
 ONE_INCIDENT_NS = 1 * NS_PER_S
 """Memory of a first victim is still being freed this long, and others die for the same shortage."""
@@ -37,7 +40,7 @@ class _Shot(msgspec.Struct, frozen=True):
 def find(case: Case) -> Iterable[Finding]:
     """Incidents whose victims are the job's; kills of others are no incident of this job."""
     shots = [
-        _Shot(kill, find_shortage(case.story, kill))
+        _Shot(kill, shortage_of(case.story, kill))
         for kill in case.kills.kills
         if case.story.is_ours(kill.id.tgid, kill.start_ns)
     ]
@@ -108,7 +111,7 @@ def _finding(case: Case, shots: list[_Shot]) -> Finding:
 
 def _limit_id(kill: Kill, shortage: Shortage) -> int | None:
     owners = [level.owner for level in shortage.limit.chain]
-    return kill.levels[owners.index(True)].cgroup_id if True in owners else None
+    return kill.levels[owners.index(True)].cgroup_id if kill.levels and True in owners else None
 
 
 def _summary(case: Case, shots: list[_Shot]) -> str:
@@ -141,7 +144,24 @@ def _killed(case: Case, kill: Kill, shortage: Shortage) -> Link:
         statement=statement,
         evidence=kill.evidence,
         rung=kill.rung,
+        via=_killed_via(case, kill),
     )
+
+
+def _killed_via(case: Case, kill: Kill) -> tuple[str, ...]:
+    """The hooks that saw the kill itself."""
+    story, mark = case.story, kill.mark
+    told: list[str] = []
+    if kill.glimpse is not None:
+        signal = ("signal_generate",) if kill.glimpse.signal_ns is not None else ()
+        told += story.hook_names(*(f"{name}{SCALAR_SUFFIX}" for name in (*signal, "mark_victim")))
+        told += story.hook_names(f"sched_process_exit{SCALAR_SUFFIX}") if kill.ended is not None else ()
+    if kill.signal is not None:
+        told += story.hook_names("signal_generate")
+    if mark is not None:
+        by_pid = mark.identity_by not in {None, IdentityBy.TASK}
+        told += [f"{name}(pid)" if by_pid else name for name in story.hook_names("mark_victim")]
+    return (*told, *(("kernel_stack",) if kill.frames is not None else ()))
 
 
 def _log_text(case: Case, kill: Kill) -> str:
@@ -175,6 +195,7 @@ def ran_out(shortage: Shortage) -> Link:
         statement=shortage.statement,
         evidence=shortage.evidence,
         rung=shortage.rung,
+        via=shortage.via,
     )
 
 
@@ -182,10 +203,12 @@ def _died(case: Case, kill: Kill) -> Link:
     name = "it died of that"
 
     def link(status: Status, statement: str) -> Link:
-        evidence, rung = (death.evidence, death.rung) if death is not None else ((), None)
-        return Link(link=4, name=name, status=status, statement=statement, evidence=evidence, rung=rung)
+        evidence, rung, via = (death.evidence, death.rung, death.via) if death is not None else ((), None, ())
+        return Link(link=4, name=name, status=status, statement=statement, evidence=evidence, rung=rung, via=via)
 
     death = case.death(kill.id)
+    if death is None and kill.ended is not None:
+        return _thread_ended(case, kill, kill.ended)
     if death is None:
         return link("not_observed", "its exit was not seen")
     after_ns = death.at_ns - kill.at_ns
@@ -201,6 +224,19 @@ def _died(case: Case, kill: Kill) -> Link:
     if after_ns > IN_TIME_NS:
         return link("not_observed", f"it ended by signal 9 only {format_duration(after_ns)} later")
     return link("present", f"exit by signal 9 after {format_duration(max(after_ns, 0))}{waited}")
+
+
+def _thread_ended(case: Case, kill: Kill, ended: MarkedEnded) -> Link:
+    after_ns = max(ended.ts_ns - kill.at_ns, 0)
+    return Link(
+        link=4,
+        name="it died of that",
+        status="not_observed",
+        statement=f"its marked thread ended {format_duration(after_ns)} later; how was not seen",
+        evidence=(ended.seq,),
+        rung="bpf_scalars",
+        via=case.story.hook_names(f"sched_process_exit{SCALAR_SUFFIX}"),
+    )
 
 
 def not_cuda() -> Link:

@@ -131,7 +131,10 @@ def _sent(case: Case, death: Death, *, unsure: bool = False) -> Link:
     def link(status: Status, statement: str) -> Link:
         evidence = (by.seq,) if by is not None else ()
         rung: Rung | None = "bpf" if by is not None else death.rung if status == "present" else None
-        return Link(link=1, name="the signal", status=status, statement=statement, evidence=evidence, rung=rung)
+        via = case.story.hook_names(SIGNAL_HOOK) if by is not None else death.via if rung is not None else ()
+        return Link(
+            link=1, name="the signal", status=status, statement=statement, evidence=evidence, rung=rung, via=via
+        )
 
     if by is None:
         if death.signal in HOOKED_SIGNALS | CRASH_SIGNALS:
@@ -202,7 +205,15 @@ def _died(death: Death) -> Link:
     status: Status = "present" if death.waits_agree else "absent"
     statement = f"{death.status}{waited}" if death.waits_agree else "its parent's wait says otherwise"
     evidence = tuple(e.seq for e in (death.exit, death.ended, death.zombie) if e is not None)
-    return Link(link=4, name="it died of that", status=status, statement=statement, evidence=evidence, rung=death.rung)
+    return Link(
+        link=4,
+        name="it died of that",
+        status=status,
+        statement=statement,
+        evidence=evidence,
+        rung=death.rung,
+        via=death.via,
+    )
 
 
 def _handled_sigterm(case: Case) -> Iterable[Finding]:
@@ -223,6 +234,7 @@ def _handled_sigterm(case: Case) -> Iterable[Finding]:
             statement=f"SIGTERM from {senders.sender_text(story, signal)}",
             evidence=(signal.seq,),
             rung="bpf",
+            via=case.story.hook_names(SIGNAL_HOOK),
         ),
         _not_oom(case, death),
         belongs(story, death.id),
@@ -233,6 +245,7 @@ def _handled_sigterm(case: Case) -> Iterable[Finding]:
             statement=f"it exited with status {death.code} afterwards; that it did so because of the signal is likely",
             evidence=death.evidence,
             rung=death.rung,
+            via=death.via,
         ),
     )
     incident = Incident(

@@ -17,6 +17,7 @@ from tracer.doctor.model import (
     Selftest,
 )
 from tracer.verdict.model import Status
+from tracer.views.terminal import words
 from tracer.views.terminal.fit import pad
 from tracer.views.terminal.page import ASCII, UNICODE, Page
 from tracer.views.terminal.safe import safe
@@ -134,7 +135,10 @@ def _write_links(page: Page, outlook: Outlook) -> None:
             )
             lead = Text.styled(pad(glyph, _mark_room(page)), _STATUS_STYLES[link.status])
             lead.append(f" {link.link} {link.name}")
-            page.hang(lead, Text(page.tame(link.why)), indent=_NAME_ROOM + 3)
+            body = Text(page.tame(link.why))
+            if link.rung is not None:
+                body.append(f" [{words.rung(link)}]", "dim")
+            page.hang(lead, body, indent=_NAME_ROOM + 3)
 
 
 def _statuses(kill: Expectation) -> tuple[object, ...]:

@@ -20,8 +20,9 @@ _STACKED_INDENT = 6
 _TOGETHER = re.compile(
     r"(?<=\d) (?=(?:[KMGT]i)?B\b|[mun]?s\b|min\b|h\b|%|OOM)"
     r"|(?<=\bpid) (?=\d)|(?<=\brank) (?=\d)|(?<=\bworker) (?=\d)|(?<=\bsignal) (?=\d)|(?<=\bexit) (?=\d)"
+    r"|(?<=\[bare) (?=BPF)|(?<=BPF:) (?=[a-z])"
 )
-"""Spaces at which a line should not break: within a quantity, before the number of a thing."""
+"""Spaces at which a line should not break: within a quantity, before the number of a thing, before a hook."""
 _JOINT = "\ue000"
 """Stands for a space that must not become a line break; private characters never come through `safe`."""
 

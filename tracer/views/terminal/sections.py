@@ -97,7 +97,7 @@ def write_proof(page: Page, links: tuple[Link, ...]) -> None:
         indent = mark_room + 1 + number_room + 1 + name_room + 2
         body = Text(page.tame(link.statement, indent=INDENT + indent))
         if link.rung is not None:
-            body.append(f" [{words.RUNGS[link.rung]}]", "dim")
+            body.append(f" [{words.rung(link)}]", "dim")
         page.hang(lead, body, indent=indent)
 
 

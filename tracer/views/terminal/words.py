@@ -6,8 +6,9 @@ import shlex
 from collections.abc import Sequence
 
 from tracer.attribution import places
+from tracer.doctor.model import LinkOutlook
 from tracer.units import format_bytes, format_duration, format_limit
-from tracer.verdict.model import Cause, Incident, Job, Level, Limit, Process, Role, Rung, Sender, SenderKind
+from tracer.verdict.model import Cause, Incident, Job, Level, Limit, Link, Process, Role, Rung, Sender, SenderKind
 from tracer.verdict.programs import WORDS as TRADES
 
 UNKNOWN = "?"
@@ -37,12 +38,25 @@ HEADLINES: dict[Cause, str] = {
 
 RUNGS: dict[Rung, str] = {
     "bpf": "BPF",
+    "bpf_scalars": "bare BPF",
+    "printk_console": "printk",
     "kernel_log": "log",
     "cgroup_counters": "counters",
     "proc": "/proc",
     "wait_status": "wait",
 }
 """What a link rests on, in a word."""
+
+_HOOKS = {
+    "signal_generate": "signal",
+    "mark_victim": "mark",
+    "mark_victim(pid)": "mark by pid",
+    "kernel_stack": "stack",
+    "sched_process_fork": "fork",
+    "sched_process_exit": "exit",
+    "console": "printk",
+}
+"""A hook in a word; one of a function by its kind."""
 
 _ROLES: dict[Role, str] = {
     "launcher": "launcher",
@@ -76,6 +90,20 @@ def headline(incident: Incident) -> str:
     if incident.cause == "exited" and incident.exit_code is not None:
         return f"Exited with status {incident.exit_code}; nothing was killed"
     return HEADLINES[incident.cause]
+
+
+def rung(link: Link | LinkOutlook) -> str:
+    """`BPF: signal, mark, stack`, `log`; empty where nothing was observed."""
+    if link.rung is None:
+        return ""
+    hooks = dict.fromkeys(_hook(name) for name in link.via)
+    told = ", ".join(name for name in hooks if name != RUNGS[link.rung])
+    return f"{RUNGS[link.rung]}: {told}" if told else RUNGS[link.rung]
+
+
+def _hook(name: str) -> str:
+    kind, _, target = name.partition("/")[0].rpartition(":")
+    return _HOOKS.get(target, kind or target)
 
 
 def is_clean(incident: Incident) -> bool:
