@@ -51,5 +51,5 @@ def diagnose(
         here=outlook(found, root=mine.root, asker_is_root=mine.root),
         with_root=None if mine.root else outlook(found, root=True, asker_is_root=False),
         capabilities=tuple(found),
-        hooks=tried.hooks,
+        hooks=tried.hooks or tried.bare,
     )

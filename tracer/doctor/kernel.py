@@ -4,13 +4,15 @@
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tracer.doctor import remedies
 from tracer.doctor.model import Answer, Capability, HookAnswer
 from tracer.doctor.reading import Places, word
 from tracer.doctor.rights import Rights
 from tracer.errors import LoaderFailed, OomtraceError, PermissionDenied
+from tracer.kernel.btf import Btf, BtfError
+from tracer.kernel.probes import Wanted
 from tracer.kernel.session import open_session
 from tracer.rights import as_root
 from tracer.sources.live import events_h_digest
@@ -18,6 +20,7 @@ from tracer.units import format_duration
 
 OLDEST, RING_BUFFER_SINCE = (5, 4), (5, 8)
 DECISION_HOOK = "oom_kill_process"
+CONSOLE_HOOK = "console"
 _EVERY_LINK = (1, 2, 3, 4)
 
 
@@ -34,6 +37,8 @@ class Tried:
     """Of the loader, where it failed."""
     transport: str | None = None
     """How records come."""
+    bare: tuple[HookAnswer, ...] = ()
+    """Of the programs that read none of the kernel's memory, where the others did not load."""
 
     @property
     def holds(self) -> bool:
@@ -42,8 +47,15 @@ class Tried:
 
 def try_programs() -> Tried:
     """Load and attach all, and let go at once: nothing else says whether it works."""
+    tried = _try(Wanted(console=True))
+    if tried.hooks or tried.denied:
+        return tried
+    return replace(tried, bare=_try(Wanted(scalars=True)).hooks)
+
+
+def _try(wanted: Wanted) -> Tried:
     try:
-        with open_session(events_h_digest=events_h_digest()) as session:
+        with open_session(events_h_digest=events_h_digest(), wanted=wanted) as session:
             hooks = tuple(
                 HookAnswer(name=h.name, attached=h.attached, required=h.required, why_not=h.why_not)
                 for h in session.hooks
@@ -74,6 +86,14 @@ def check(places: Places, rights: Rights, tried: Tried, *, bcc_with_root: bool) 
     with_root = _programs_with_root(rights, tried, possible=possible)
     yield _programs(rights, tried, with_root)
     yield _decision(rights, tried, with_root)
+    console = next((hook for hook in tried.hooks if hook.name.rpartition(":")[2] == CONSOLE_HOOK), None)
+    if tried.holds and console is not None:
+        yield _console(console)
+    if tried.bare:
+        yield _bare(tried)
+    mark = _mark(places)
+    if mark is not None:
+        yield mark
 
 
 def _release(places: Places, tried: Tried) -> Capability:
@@ -190,4 +210,47 @@ def _decision(rights: Rights, tried: Tried, with_root: Answer) -> Capability:
         links=(2,),
         remedy=None if ok == "yes" or hook is None else "boot a kernel with CONFIG_KPROBES",
         with_root=ok if rights.root or hook is not None else with_root if with_root == "no" else "unknown",
+    )
+
+
+def _console(hook: HookAnswer) -> Capability:
+    return Capability(
+        id="printk_console",
+        name="printk hook",
+        ok="yes" if hook.attached else "no",
+        found="printk:console" if hook.attached else hook.why_not or "refused",
+        meaning="what the kernel prints of its decision (from about 6.1 on), where its log cannot be read",
+        links=(2,),
+    )
+
+
+def _bare(tried: Tried) -> Capability:
+    held = [hook for hook in tried.bare if hook.attached]
+    return Capability(
+        id="bare_programs",
+        name="bare BPF programs",
+        ok="yes" if held else "no",
+        found=f"{len(held)} of {len(tried.bare)} hooks hold",
+        meaning="see OOM kills without reading the kernel's memory: whom they hit is known by pid alone",
+        links=(1,),
+    )
+
+
+def _mark(places: Places) -> Capability | None:
+    """Which form the tracepoint has; `None`: without type information that is not known, nor needed."""
+    try:
+        arguments = Btf.load(f"{places.sys}/kernel/btf/vmlinux").tracepoint_args("mark_victim")
+    except BtfError:
+        return None
+    if arguments is None:
+        return None
+    # (task, uid) since 72ba14deb40a (6.9, and stable kernels), (pid) before.
+    by_task = arguments > 1
+    return Capability(
+        id="mark_victim",
+        name="victim of a mark",
+        ok="yes",
+        found="the tracepoint gives the task" if by_task else "by pid, and the SIGKILL just before (signal_generate)",
+        meaning="how the process is known that the OOM killer marks",
+        links=(1,),
     )

@@ -4,11 +4,12 @@
 from collections.abc import Mapping, Sequence
 
 from tracer.doctor.model import Answer, Capability, Expectation, Expected, KillKind, LinkOutlook, Outlook
-from tracer.doctor.specimen import Seen, recording
+from tracer.doctor.specimen import DECISION_HOOK, Seen, recording
 from tracer.verdict.judge import judge
 from tracer.verdict.model import Incident, Status
 
 KILLS: tuple[KillKind, ...] = ("cgroup_limit", "machine")
+FUNCTION_HOOKS = ("fentry", "kprobe")
 _FROM_WEAK_TO_STRONG: tuple[Expected, ...] = ("not_seen", "possible", "likely", "proved")
 _LINKS = ("the kernel killed it", "memory ran out", "it is yours", "it died of that", "not CUDA")
 
@@ -24,7 +25,10 @@ def outlook(capabilities: Sequence[Capability], *, root: bool, asker_is_root: bo
     by_root = root and not asker_is_root
     answers = {one.id: (one.with_root or one.ok) if by_root else one.ok for one in capabilities}
     worst, best = _seen(answers, hopeful=False), _seen(answers, hopeful=True)
-    kills = tuple(_expectation(kill, worst, best) for kill in KILLS)
+    # The specimen has one, the machine perhaps the other.
+    kinds = [one.found for one in capabilities if one.id == "oom_decision" and one.found in FUNCTION_HOOKS]
+    hook = next((f"{kind}:oom_kill_process" for kind in kinds), DECISION_HOOK)
+    kills = tuple(_expectation(kill, worst, best, hook) for kill in KILLS)
     return Outlook(
         root=root,
         verdict=min((one.verdict for one in kills), key=_FROM_WEAK_TO_STRONG.index),
@@ -51,13 +55,16 @@ def _seen(answers: Mapping[str, Answer], *, hopeful: bool) -> Seen:
         same_pids=programs or has("pid_namespace"),
         same_clocks=programs or has("time_namespace"),
         survives=has("group_kill") or has("own_oom_score"),
+        # Offered only where they were tried.
+        bare=answers.get("bare_programs") == "yes" and not programs and has("pid_namespace") and has("time_namespace"),
+        printk=programs and answers.get("printk_console") == "yes",
     )
 
 
-def _expectation(kill: KillKind, worst: Seen, best: Seen) -> Expectation:
+def _expectation(kill: KillKind, worst: Seen, best: Seen, hook: str) -> Expectation:
     verdict, incident = _judged(kill, worst)
     at_best, _ = _judged(kill, best)
-    return Expectation(kill=kill, verdict=verdict, at_best=at_best, links=_links(incident, worst, kill))
+    return Expectation(kill=kill, verdict=verdict, at_best=at_best, links=_links(incident, worst, kill, hook))
 
 
 def _judged(kill: KillKind, seen: Seen) -> tuple[Expected, Incident | None]:
@@ -68,13 +75,20 @@ def _judged(kill: KillKind, seen: Seen) -> tuple[Expected, Incident | None]:
     return "not_seen", None
 
 
-def _links(incident: Incident | None, seen: Seen, kill: KillKind) -> tuple[LinkOutlook, ...]:
-    statuses: dict[int, Status] = {} if incident is None else {link.link: link.status for link in incident.proof}
-    return tuple(
-        LinkOutlook(link=number, name=name, status=(status := statuses.get(number, "not_observed")),
-                    why=_why(number, status, seen, kill))
-        for number, name in enumerate(_LINKS, 1)
-    )  # fmt: skip
+def _links(incident: Incident | None, seen: Seen, kill: KillKind, hook: str) -> tuple[LinkOutlook, ...]:
+    proof = {} if incident is None else {link.link: link for link in incident.proof}
+    found = []
+    for number, name in enumerate(_LINKS, 1):
+        link = proof.get(number)
+        status: Status = "not_observed" if link is None else link.status
+        rung, via = (None, ()) if link is None or number == len(_LINKS) else (link.rung, link.via)
+        via = tuple(hook if name == DECISION_HOOK else name for name in via)
+        if rung == "proc" and not seen.bare:
+            found.append(LinkOutlook(link=number, name=name, status=status, why=_BY_PROC, rung=rung))
+            continue
+        why = _why(number, status, seen, kill)
+        found.append(LinkOutlook(link=number, name=name, status=status, why=why, rung=rung, via=via))
+    return tuple(found)
 
 
 def _why(number: int, status: Status, seen: Seen, kill: KillKind) -> str:
@@ -82,6 +96,8 @@ def _why(number: int, status: Status, seen: Seen, kill: KillKind) -> str:
         return "calls to CUDA are not watched by this version, on no machine"
     if status == "present":
         return _present(number, seen, kill)
+    if not seen.programs and seen.bare and number <= len(_WITH_BARE):
+        return _WITH_BARE[number - 1]
     if not seen.programs:
         return _without_programs(number, seen)
     if not seen.names and number == 1:
@@ -89,6 +105,15 @@ def _why(number: int, status: Status, seen: Seen, kill: KillKind) -> str:
     if not seen.survives:
         return "the kill takes oomtrace as well (memory.oom.group), before it could say what it lost"
     return "neither the oom_kill_process hook nor the kernel's log would say whose memory ran out"
+
+
+_BY_PROC = "by /proc alone: the kernel is not watched"
+_WITH_BARE = (
+    "SIGKILL, OOM mark and stack would be seen, but whom they hit is known by its pid alone",
+    "the stack and the kernel's log or counts would tell, but no cgroup is seen at the mark",
+    "by /proc alone: its forks would not be recorded",
+    "that it went would be seen; how, where its parent's wait tells",
+)
 
 
 def _without_programs(number: int, seen: Seen) -> str:
@@ -102,7 +127,10 @@ def _without_programs(number: int, seen: Seen) -> str:
 
 def _present(number: int, seen: Seen, kill: KillKind) -> str:
     if number == 2 and (kill == "machine" or not seen.names):
-        return "by the oom_kill_process hook" if seen.decision else "by the kernel's log"
+        words = "the kernel's log" if seen.log else "what the kernel is seen to print"
+        return "by the oom_kill_process hook" if seen.decision else f"by {words}"
+    if number == 2 and seen.programs and seen.decision:
+        return "by the oom_kill_process hook, and the figures of each cgroup above the victim"
     if number == 2 and seen.programs:
         return "by usage, limit and OOM count of each cgroup above the victim"
     programs = (

@@ -23,7 +23,9 @@ from tracer.events import (
     LoggedDecision,
     LoggedKill,
     Losses,
+    MarkedEnded,
     OomDecision,
+    OomGlimpse,
     OomLevel,
     OomMark,
     PressureSample,
@@ -34,6 +36,7 @@ from tracer.events import (
     ProcessSeen,
     SignalInfo,
     SignalSent,
+    Source,
 )
 from tracer.units import MIB, NO_LIMIT_BYTES, NS_PER_MS, NS_PER_S
 
@@ -47,6 +50,10 @@ _OWN_PIDS = 4000
 """How much smaller pids are in a namespace of our own."""
 _STACK = ("mark_oom_victim", "__oom_kill_process", "oom_kill_process", "out_of_memory")
 _HOOKS = ("mark_victim", "signal_generate", "sched_process_fork", "sched_process_exec", "sched_process_exit")
+_BARE_HOOKS = tuple(
+    f"raw_tracepoint:{name}/scalars" for name in ("mark_victim", "signal_generate", "sched_process_exit")
+)
+DECISION_HOOK = "fentry:oom_kill_process"
 _FAILED, _KILLED = 1 << 8, 9
 
 
@@ -70,6 +77,10 @@ class Seen:
     """/proc shows the start times that the kernel speaks of."""
     survives: bool
     """A kill that takes the whole cgroup leaves the tracer alive."""
+    bare: bool = False
+    """Without `programs`: records of those that read none of the kernel's memory."""
+    printk: bool = False
+    """Without `log`: what the kernel is seen to print."""
 
 
 def recording(kill: KillKind, seen: Seen) -> list[AnyEvent]:
@@ -77,8 +88,12 @@ def recording(kill: KillKind, seen: Seen) -> list[AnyEvent]:
     parts: list[Iterable[AnyEvent]] = [_start(seen)]
     if seen.programs:
         parts.append(_by_programs(kill, seen))
+    elif seen.bare:
+        parts.append(_by_bare_programs(kill, seen))
     if seen.log:
         parts.append(_by_log(kill))
+    elif seen.programs and seen.printk:
+        parts.append([_decision(kill, "printk_console", trusted=seen.names)])
     if seen.counts and not seen.programs:
         parts.append(_by_counts(kill, seen))
     if seen.survives:
@@ -96,8 +111,12 @@ def _start(seen: Seen) -> Iterator[AnyEvent]:
         for hook in _HOOKS:
             yield HookStatus(ts_ns=_BEGIN_NS, source="tracer", hook=f"raw_tracepoint:{hook}", attached=True)
         yield Armed(ts_ns=_BEGIN_NS, source="tracer")
+        if seen.decision:
+            yield HookStatus(ts_ns=_BEGIN_NS, source="tracer", hook=DECISION_HOOK, attached=True)
     else:
         yield HookStatus(ts_ns=_BEGIN_NS, source="tracer", hook="bpf", attached=False)
+        for hook in _BARE_HOOKS if seen.bare else ():
+            yield HookStatus(ts_ns=_BEGIN_NS, source="tracer", hook=hook, attached=True)
     yield HookStatus(ts_ns=_BEGIN_NS, source="tracer", hook="kmsg", attached=seen.log)
     start_ns, ts_ns = _in_proc(_STARTED_NS, seen), _BEGIN_NS + NS_PER_MS
     yield JobStarted(
@@ -150,10 +169,7 @@ def _by_programs(kill: KillKind, seen: Seen) -> Iterator[AnyEvent]:
             events_local_max=count, events_local_oom=count, events_local_oom_kill=0, events_local_oom_group_kill=0,
             mark_tgid=_WORKER, depth=depth, oom_group=0, name_cut=0, name=name,
         )  # fmt: skip
-    frames = (*_STACK, *(("mem_cgroup_out_of_memory",) if kill == "cgroup_limit" else ()))
-    yield KernelStack(
-        ts_ns=_KILL_NS, mark_ts_ns=_KILL_NS, tgid=_WORKER, frames=frames if seen.names else ("?",) * len(frames)
-    )
+    yield _stack(kill, seen)
     for pid, status, marked, ts_ns in ((_WORKER, _KILLED, 1, exited_ns), (_JOB, _FAILED, 0, exited_ns + NS_PER_MS)):
         yield ProcessExited(
             ts_ns=ts_ns, cpu=1, start_ns=_STARTED_NS, tgid=pid, tid=pid, status=status, oom_marked=marked,
@@ -161,13 +177,37 @@ def _by_programs(kill: KillKind, seen: Seen) -> Iterator[AnyEvent]:
         )  # fmt: skip
 
 
+def _stack(kill: KillKind, seen: Seen) -> KernelStack:
+    frames = (*_STACK, *(("mem_cgroup_out_of_memory",) if kill == "cgroup_limit" else ()))
+    return KernelStack(
+        ts_ns=_KILL_NS, mark_ts_ns=_KILL_NS, tgid=_WORKER, frames=frames if seen.names else ("?",) * len(frames)
+    )
+
+
+def _by_bare_programs(kill: KillKind, seen: Seen) -> Iterator[AnyEvent]:
+    yield OomGlimpse(
+        ts_ns=_KILL_NS, cpu=1, signal_ns=_KILL_NS - 1, trigger_cgroup_id=_CGROUP_ID, trigger_tgid=_WORKER,
+        trigger_tid=_WORKER, trigger_uid=0, victim_tid=_WORKER, itself=1, same_task=1, signal_info=SignalInfo.PRIV,
+        signal_result=0, trigger_comm="python3",
+    )  # fmt: skip
+    yield _stack(kill, seen)
+    yield MarkedEnded(
+        ts_ns=_KILL_NS + 3 * NS_PER_MS, cpu=1, mark_ns=_KILL_NS, tgid=_WORKER, tid=_WORKER, uid=0, comm="python3"
+    )
+
+
 def _by_log(kill: KillKind) -> Iterator[AnyEvent]:
+    yield _decision(kill, "kmsg", trusted=True)
     cgroup = kill == "cgroup_limit"
-    yield LoggedDecision(
-        ts_ns=_KILL_NS, source="kmsg", trusted=True, tgid=_WORKER, task_memcg=_CGROUP,
+    yield LoggedKill(ts_ns=_KILL_NS, source="kmsg", trusted=True, pid=_WORKER, comm="python3", memcg=cgroup)
+
+
+def _decision(kill: KillKind, source: Source, *, trusted: bool) -> LoggedDecision:
+    cgroup = kill == "cgroup_limit"
+    return LoggedDecision(
+        ts_ns=_KILL_NS, source=source, trusted=trusted, tgid=_WORKER, task_memcg=_CGROUP,
         constraint="CONSTRAINT_MEMCG" if cgroup else "CONSTRAINT_NONE", oom_memcg=_CGROUP if cgroup else None,
     )  # fmt: skip
-    yield LoggedKill(ts_ns=_KILL_NS, source="kmsg", trusted=True, pid=_WORKER, comm="python3", memcg=cgroup)
 
 
 def _by_counts(kill: KillKind, seen: Seen) -> Iterator[AnyEvent]:

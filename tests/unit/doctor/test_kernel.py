@@ -100,6 +100,30 @@ def test_a_hook_that_is_needed_and_refused_is_named(tmp_path):
     assert "raw_tracepoint:mark_victim (EPERM)" in programs.found
 
 
+def test_the_bare_programs_are_named_where_only_they_load(tmp_path):
+    mark = HookAnswer(name="raw_tracepoint:mark_victim/scalars", attached=True, required=True)
+    found = checked(tmp_path, Tried(why_not="lockdown=confidentiality", stage="attach", bare=(mark,)))
+
+    assert (found["bpf_programs"].ok, found["bare_programs"].ok) == ("no", "yes")
+    assert found["bare_programs"].found == "1 of 1 hooks hold"
+    assert "printk_console" not in found
+
+
+def test_where_they_are_not_needed_or_do_not_load_either_they_are_not_told_of(tmp_path):
+    assert "bare_programs" not in checked(tmp_path / "none", Tried(why_not="no bcc", stage="import"))
+    assert "bare_programs" not in checked(tmp_path / "whole")
+    assert "bare_programs" not in checked(tmp_path / "denied", DENIED)
+
+
+@pytest.mark.parametrize(("attached", "ok"), [(True, "yes"), (False, "no")])
+def test_the_hook_on_printk_is_named(tmp_path, attached, ok):
+    console = HookAnswer(name="raw_tracepoint:console", attached=attached, required=False, why_not="not there")
+    found = checked(tmp_path, Tried((MARK, DECISION, console), 300_000_000))
+
+    assert (found["printk_console"].ok, found["bpf_programs"].ok) == (ok, "yes")
+    assert found["printk_console"].found == ("printk:console" if attached else "not there")
+
+
 def test_an_optional_hook_that_is_refused_keeps_nothing_from_holding(tmp_path):
     refused = HookAnswer(name="kprobe:oom_kill_process", attached=False, required=False, why_not="no kprobes")
     found = checked(tmp_path, Tried((MARK, refused), 1))

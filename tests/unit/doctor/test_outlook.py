@@ -4,6 +4,7 @@
 import itertools
 from dataclasses import astuple, fields, replace
 
+import msgspec
 import pytest
 
 from tracer.doctor.model import Capability
@@ -35,6 +36,10 @@ def answers(**changed):
     ]  # fmt: skip
 
 
+def replace_found(one, found):
+    return msgspec.structs.replace(one, found=found)
+
+
 def expected(**changed):
     found = outlook(answers(**changed), root=True, asker_is_root=True)
     return {kill.kill: kill.verdict for kill in found.kills}
@@ -59,6 +64,38 @@ def expected(**changed):
 )
 def test_each_missing_thing_costs_what_the_rules_say(missing, cgroup, machine):
     assert expected(**dict.fromkeys(missing, "no")) == {"cgroup_limit": cgroup, "machine": machine}
+
+
+@pytest.mark.parametrize("missing", [(), ("kernel_log",), ("kernel_log", "oom_count"), ("kernel_symbols",)])
+def test_the_bare_programs_make_it_likely_and_no_more(missing):
+    changed = dict.fromkeys(("bpf_programs", "oom_decision", *missing), "no")
+    found = outlook(answers(**changed, bare_programs="yes"), root=True, asker_is_root=True)
+
+    assert (found.verdict, found.at_best) == ("likely", "likely")
+    assert all(kill.links[0].rung == "bpf_scalars" for kill in found.kills)
+
+
+def test_the_bare_programs_promise_nothing_in_a_pid_namespace_of_our_own():
+    changed = dict.fromkeys(("bpf_programs", "oom_decision", "kernel_log", "oom_count", "pid_namespace"), "no")
+
+    assert set(expected(**changed, bare_programs="yes").values()) == {"not_seen"}
+
+
+def test_what_the_kernel_prints_tells_of_the_whole_machine_where_nothing_else_does():
+    changed = {"oom_decision": "no", "kernel_log": "no", "printk_console": "yes"}
+    found = outlook(answers(**changed), root=True, asker_is_root=True)
+
+    assert {kill.kill: kill.verdict for kill in found.kills} == {"cgroup_limit": "proved", "machine": "proved"}
+    assert found.kills[1].links[1].rung == "printk_console"
+    assert set(expected(**changed, kernel_symbols="no").values()) == {"likely"}
+
+
+@pytest.mark.parametrize("kind", ["fentry", "kprobe"])
+def test_the_hook_of_the_function_is_named_as_it_was_found(kind):
+    mixed = [one if one.id != "oom_decision" else replace_found(one, kind) for one in answers()]
+    found = outlook(mixed, root=True, asker_is_root=True)
+
+    assert [kill.links[1].via for kill in found.kills] == [(f"{kind}:oom_kill_process",)] * 2
 
 
 def test_a_kernel_that_is_none_is_promised_nothing_even_for_root():
