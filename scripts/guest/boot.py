@@ -53,6 +53,8 @@ def parameters(machine: Machine) -> str:
         words += ["systemd.unified_cgroup_hierarchy=0", "SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1", "swapaccount=1"]
     if profile.systemd:
         words.append("oomtrace.systemd")
+    if profile.lockdown:
+        words.append("oomtrace.lockdown")
     if machine.older is not None:
         words.append("oomtrace.older")
     return " ".join([*words, *machine.append])

@@ -73,6 +73,10 @@ def beside_peers(scenario: Scenario) -> Scenario:
     return replace(scenario, command=(PEERS, "--", *scenario.command), seconds=scenario.seconds + PEERS_S)
 
 
+MORE = ("swap", "numa", "systemd", "lockdown")
+"""What a machine may have beside its hierarchy of cgroups."""
+
+
 @dataclass(frozen=True)
 class Profile:
     """What the machine of one boot has."""
@@ -81,10 +85,11 @@ class Profile:
     swap: bool = False
     numa: bool = False
     systemd: bool = False
+    lockdown: bool = False
 
     @property
     def name(self) -> str:
-        return "+".join([self.cgroup, *(each for each in ("swap", "numa", "systemd") if getattr(self, each))])
+        return "+".join([self.cgroup, *(each for each in MORE if getattr(self, each))])
 
 
 @dataclass(frozen=True)
@@ -145,7 +150,8 @@ def profile_of(scenario: Scenario, cgroup: str | None) -> Profile:
     """The machine that a scenario needs; the hierarchy as asked, else as it needs, else v2."""
     needs = scenario.needs
     wanted = "v1" if needs & {"cgroup_v1", "freezer_v1"} else "v2"
-    return Profile(cgroup or wanted, "swap" in needs, "numa" in needs, bool(needs & {"systemd", "systemd_oomd"}))
+    systemd = bool(needs & {"systemd", "systemd_oomd"})
+    return Profile(cgroup or wanted, "swap" in needs, "numa" in needs, systemd, "lockdown" in needs)
 
 
 def batches(kernels: Iterable[str], scenarios: Sequence[Scenario], cgroup: str | None, per_boot: int) -> list[Batch]:

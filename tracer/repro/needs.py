@@ -79,6 +79,10 @@ def _has_kprobes(machine: Machine) -> bool:
     return os.path.exists(f"{machine.sys_root}/bus/event_source/devices/kprobe/type")
 
 
+def _is_locked_down(machine: Machine) -> bool:
+    return "[confidentiality]" in read(f"{machine.sys_root}/kernel/security/lockdown")
+
+
 def _has_group_kill(machine: Machine) -> bool:
     return _has_v2(machine) and _in_some_cgroup(machine, "memory.oom.group")
 
@@ -149,6 +153,7 @@ PROBES: dict[str, tuple[Callable[[Machine], bool], str]] = {
     "numa": (_has_numa, "there is one NUMA node"),
     "psi": (_has_psi, "there is no pressure information"),
     "kprobes": (_has_kprobes, "this kernel has no kprobes"),
+    "lockdown": (_is_locked_down, "the kernel lets programs read its memory: no lockdown=confidentiality"),
     "group_kill": (_has_group_kill, "there is no memory.oom.group here"),
     "sys_resource": (_has_sys_resource, "CAP_SYS_RESOURCE is missing: oom_score_adj cannot be lowered"),
     "earlyoom": (_has_earlyoom, "earlyoom is not installed"),

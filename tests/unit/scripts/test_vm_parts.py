@@ -199,6 +199,8 @@ def test_a_machine_has_what_its_profile_says():
 
     assert "oomtrace.cgroup=v1" in text
     assert "oomtrace.systemd" in text
+    assert "oomtrace.lockdown" not in text
+    assert "oomtrace.lockdown" in " ".join(qemu_command(machine(profile=Profile(lockdown=True))))
     assert "serial=swap" in text
     assert command.count("-numa") == 2
     assert "serial=swap" not in " ".join(qemu_command(machine()))

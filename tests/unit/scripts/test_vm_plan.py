@@ -80,6 +80,7 @@ def test_a_name_that_is_nobodys_is_refused():
         (("systemd",), "v1", "v1+systemd"),
         (("cgroup_v1",), "v2", "v2"),
         (("swap", "numa", "systemd"), "v1", "v1+swap+numa+systemd"),
+        (("lockdown",), None, "v2+lockdown"),
     ],
     ids=str,
 )

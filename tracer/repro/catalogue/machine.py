@@ -50,6 +50,27 @@ SCENARIOS = (
         seconds=120,
     ),
     Scenario(
+        name="lockdown",
+        what="a process grows beyond the limit of its cgroup, and no program may read the kernel's memory",
+        why="LOCKDOWN_BPF_READ_KERNEL takes bpf_probe_read_kernel() away from programs (kernel/trace/bpf_trace.c)",
+        act=("anon",),
+        where="guest",
+        needs=("lockdown",),
+        expected=Expected(
+            cause=("host_oom_cgroup",),
+            # By pid alone: never more.
+            at_least="likely",
+            at_most="likely",
+            killed=(1, 1),
+            victim="grower",
+            trigger="grower",
+            limit=".",
+            constraint="CONSTRAINT_MEMCG",
+            status="signal 9",
+            caveat="known by pid alone",
+        ),
+    ),
+    Scenario(
         name="memory-policy",
         what="the memory node that the job binds itself to is full, and another one is not",
         why="constrained_alloc() finds the nodemask of MPOL_BIND: CONSTRAINT_MEMORY_POLICY (mm/oom_kill.c)",
