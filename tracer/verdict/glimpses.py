@@ -35,9 +35,7 @@ class Glimpsed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_glimpsed(story: Story) -> Iterable[Glimpsed]:
-    """In time order. A mark that was no kill is left out, as is one that cannot be told to be of the job."""
-    if story.pids_differ:
-        return
+    """In time order, where pids are the kernel's. Left out: what was no kill, or cannot be told to be of the job."""
     glimpses = story.of(OomGlimpse)
     for glimpse in glimpses:
         frames = frames_at(story, glimpse.ts_ns, glimpse.trigger_tgid)

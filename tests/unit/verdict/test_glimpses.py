@@ -18,7 +18,9 @@ from tracer.events import (
     ProcessSeen,
 )
 from tracer.units import MIB, NS_PER_MS, NS_PER_S
+from tracer.verdict.incident import strength
 from tracer.verdict.judge import judge
+from tracer.verdict.model import Link
 
 VICTIM, TRIGGER = WORKERS[2], WORKERS[0]
 BARE = ("mark_victim", "signal_generate", "sched_process_fork", "sched_process_exit")
@@ -199,6 +201,23 @@ def test_what_does_not_fit_together_names_nobody(more):
     scene.ended(scene.glimpse(), **more)
 
     assert ooms(scene.end()) == []
+
+
+def test_a_thread_that_ends_and_is_not_the_one_that_the_mark_gave_names_nobody():
+    scene = bare()
+    glimpse = scene.glimpse(VICTIM, TRIGGER, victim_tid=VICTIM, same_task=0)
+    scene.ended(glimpse, WORKERS[3])
+
+    assert ooms(scene.end()) == []
+
+
+def test_that_rung_is_too_weak_for_a_proof_whatever_a_link_says():
+    whole = [Link(link=n, name="", status="present", statement="", rung="bpf") for n in (1, 2, 3, 4)]
+    assert strength(whole, ()) == "proved"
+
+    for n in range(4):
+        weak = msgspec.structs.replace(whole[n], rung="bpf_scalars")
+        assert strength([*whole[:n], weak, *whole[n + 1 :]], ()) == "likely"
 
 
 def test_one_outside_the_job_is_no_victim_of_it():
