@@ -373,9 +373,9 @@ struct printed {
 	u32 tid;
 	u32 piece;
 	u32 length;
-	char text[512];
+	char text[464];
 };
-_Static_assert(sizeof(struct printed) == 552, "size");
+_Static_assert(sizeof(struct printed) == 504, "size");
 _Static_assert(__builtin_offsetof(struct printed, first_ns) == 16, "first_ns");
 _Static_assert(__builtin_offsetof(struct printed, tgid) == 24, "tgid");
 _Static_assert(__builtin_offsetof(struct printed, tid) == 28, "tid");

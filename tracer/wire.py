@@ -47,7 +47,7 @@ Comm = Annotated[str, Wire("char", "s", 16)]
 """TASK_COMM_LEN bytes; arbitrary bytes but NUL, chosen by the process itself."""
 CgroupName = Annotated[str, Wire("char", "s", 128)]
 """One path component; 127 bytes and a NUL, cut where longer (`cri-containerd-<64 hex>.scope` is 85)."""
-PrintkText = Annotated[str, Wire("char", "s", 512)]
+PrintkText = Annotated[str, Wire("char", "s", 464)]
 """A piece of a line of the kernel's log, cut where it is longer; a path may be."""
 StackAddresses = Annotated[tuple[int, ...], Wire("u64", "Q", 48)]
 

@@ -24,7 +24,7 @@ FLUSHED = ("console_unlock", "vprintk_emit", "printk", "dump_header", "oom_kill_
 def pieces(texts=PIECES, *, first_ns=100, tid=41, **more):
     return [
         Printed(
-            ts_ns=first_ns + n, cpu=0, first_ns=first_ns, tgid=40, tid=tid, piece=n, text=text[:511],
+            ts_ns=first_ns + n, cpu=0, first_ns=first_ns, tgid=40, tid=tid, piece=n, text=text[:463],
             length=len(text.encode()), **more,
         )
         for n, text in enumerate(texts)
