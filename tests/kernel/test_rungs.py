@@ -18,22 +18,23 @@ from tracer.events import (
     SignalInfo,
     SignalSent,
 )
+from tracer.kernel.handover import PERF_BUFFER, RING_BUFFER
 from tracer.kernel.probes import Wanted
 
 MIB = 1 << 20
 LINE = "oom-kill:constraint="
 
 
-@pytest.fixture
-def bare(open_traced):
+@pytest.fixture(params=[RING_BUFFER, PERF_BUFFER])
+def bare(open_traced, request):
     """The programs that read none of the kernel's memory."""
-    return Watch(open_traced(wanted=Wanted(scalars=True)))
+    return Watch(open_traced(wanted=Wanted(scalars=True), transport=request.param))
 
 
-@pytest.fixture
-def console(open_traced, does_not_apply):
+@pytest.fixture(params=[RING_BUFFER, PERF_BUFFER])
+def console(open_traced, does_not_apply, request):
     """All programs, with the hook on printk."""
-    session = open_traced(wanted=Wanted(console=True))
+    session = open_traced(wanted=Wanted(console=True), transport=request.param)
     if not any(hook.name == "raw_tracepoint:console" and hook.attached for hook in session.hooks):
         does_not_apply("this kernel has no tracepoint printk:console")
     return Watch(session)
