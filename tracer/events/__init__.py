@@ -61,6 +61,7 @@ from tracer.events.run import (
     TracerCost,
     TracerPlaced,
 )
+from tracer.events.training import TrainingLine
 from tracer.wire import Layout
 
 LAYOUTS: dict[int, Layout[KernelEvent]] = {
@@ -122,6 +123,7 @@ AnyEvent = (
     | LoggedKill
     | LoggedOther
     | LogGap
+    | TrainingLine
 )
 """Every event that a recording can hold: a tagged union. `OomStack` and `Printed` are not among them."""
 
@@ -132,6 +134,6 @@ __all__ = [
     "MarkedEnded", "Note", "OomDecision", "OomGlimpse", "OomLevel", "OomMark", "OomStack", "PidsOfProc",
     "PressureSample", "Printed", "ProcessExeced", "ProcessExited", "ProcessForked", "ProcessGone", "ProcessId",
     "ProcessLooked", "ProcessOrphaned", "ProcessSample", "ProcessSeen", "ReclaimSample", "SeenProgram", "SenderSeen",
-    "SignalInfo", "SignalSent", "Source", "TmpfsFill", "TmpfsSample", "TracerCost", "TracerPlaced", "VmstatSample",
-    "process_id",
+    "SignalInfo", "SignalSent", "Source", "TmpfsFill", "TmpfsSample", "TracerCost", "TracerPlaced", "TrainingLine",
+    "VmstatSample", "process_id",
 ]  # fmt: skip

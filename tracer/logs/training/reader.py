@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A training log as it comes, in chunks of bytes: the lines that matter come out. Bounded work, bounded memory."""
+
+from typing import Any
+
+from tracer.events import TrainingLine
+from tracer.logs.training import blocks, collective, device, host, launchers, loader, progress
+from tracer.logs.training.shape import LINE_BYTES, TEXT_CHARS, Found, Line, Rule, line_of
+
+RULES: tuple[Rule, ...] = (
+    *loader.RULES,
+    *launchers.RULES,
+    *device.RULES,
+    *host.RULES,
+    *collective.RULES,
+)
+_BY_NEEDLE = tuple((rule.needle, rule) for rule in RULES)
+_NEEDLES = tuple(dict.fromkeys((*(rule.needle for rule in RULES), *progress.NEEDLES, *blocks.NEEDLES)))
+_RAW_NEEDLES = tuple(needle.encode() for needle in _NEEDLES)
+
+
+def recognise(text: str) -> Found | None:
+    """What a single line says by itself, without prefix and colours."""
+    lowered = text.lower()
+    for needle, rule in _BY_NEEDLE:
+        if needle in lowered:
+            match = rule.pattern.search(text)
+            told = None if match is None else rule.build(match, text)
+            if told is not None:
+                return told
+    return None
+
+
+class TrainingReader:
+    """One stream.
+
+    A line ends at a newline or a carriage return (progress bars); of a longer one than `LINE_BYTES` the rest is
+    passed over. Its time is that of the chunk that brought its last byte.
+    """
+
+    def __init__(self, stream: str) -> None:
+        self._stream = stream
+        self._blocks = blocks.Blocks()
+        self._pending = b""
+        self._pending_ns = 0
+
+    def feed(self, chunk: bytes, ts_ns: int) -> list[TrainingLine]:
+        """What the lines say that end in this chunk."""
+        lines = chunk.replace(b"\r", b"\n").split(b"\n")
+        first, tail = self._pending + lines[0][: LINE_BYTES - len(self._pending)], lines[-1]
+        first_ns = ts_ns if lines[0] else self._pending_ns
+        if len(lines) == 1:
+            self._pending, self._pending_ns = first, first_ns
+            return []
+        self._pending, self._pending_ns = tail[:LINE_BYTES], ts_ns
+        if not self._blocks.open and not _may_matter(first) and not _may_matter(chunk):
+            return []
+        events = self._read(first, first_ns)
+        for raw in lines[1:-1]:
+            events += self._read(raw, ts_ns)
+        return events
+
+    def gap(self) -> None:
+        """Something is missing between the last chunk and the next: what stood open stays so for good."""
+        self._pending = b""
+
+    def end(self) -> list[TrainingLine]:
+        """Nothing more will come: what the last line says, which has no end."""
+        last, self._pending = self._pending, b""
+        return self._read(last, self._pending_ns)
+
+    def _read(self, raw: bytes, ts_ns: int) -> list[TrainingLine]:
+        if not raw.strip() and not self._blocks.open:
+            return []
+        line = line_of(raw)
+        told = self._recognise(line)
+        return [] if told is None else [self._event(line, told, ts_ns)]
+
+    def _recognise(self, line: Line) -> Found | None:
+        if self._blocks.begins(line):
+            return None
+        told = recognise(line.text)
+        if told is not None:
+            self._blocks.ends(line)
+            return told
+        return self._blocks.report(line.text) or progress.progress(line.text) or self._blocks.exception(line)
+
+    def _event(self, line: Line, told: Found, ts_ns: int) -> TrainingLine:
+        fields: dict[str, Any] = {"rank": line.rank, "local_rank": line.local_rank, **told.fields}
+        text = line.text if told.text is None else told.text
+        return TrainingLine(
+            ts_ns=ts_ns,
+            source="text",
+            about=told.about,
+            text=text[:TEXT_CHARS],
+            stream=self._stream,
+            **{name: value for name, value in fields.items() if value is not None},
+        )
+
+
+def _may_matter(raw: bytes) -> bool:
+    lowered = raw.lower()
+    return any(needle in lowered for needle in _RAW_NEEDLES)
