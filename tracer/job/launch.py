@@ -10,7 +10,7 @@ import errno
 import os
 import signal
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tracer.errors import OomtraceError
@@ -143,10 +143,13 @@ class Job:
             self.status = status
 
 
-def hold(argv: tuple[str, ...], caller: Caller) -> Job:
+def hold(argv: tuple[str, ...], caller: Caller, *, output: Sequence[tuple[int, int]] = ()) -> Job:
     """Fork the job's first process and hold it.
 
     Call it before any thread is started: what a thread of ours had locked stays locked in the child.
+
+    Args:
+        output: descriptors of ours, each with the one that it is to be in the job; the rest it inherits.
 
     Raises:
         OomtraceError: no process can be made here.
@@ -165,7 +168,7 @@ def hold(argv: tuple[str, ...], caller: Caller) -> Job:
         try:
             os.close(hold_write)
             os.close(failure_read)
-            _become_the_job(argv, candidates, caller, _Pipes(hold_read, failure_write), mask)
+            _become_the_job(argv, candidates, caller, _Pipes(hold_read, failure_write, tuple(output)), mask)
         finally:
             os._exit(NOT_RELEASED)
     with contextlib.suppress(OSError):  # Here as well as there: whoever comes first.
@@ -215,6 +218,7 @@ def shun_oom_killer(*, proc_root: str = "/proc") -> bool:
 class _Pipes:
     hold: int
     failure: int
+    output: tuple[tuple[int, int], ...] = ()
 
 
 def _become_the_job(
@@ -232,6 +236,8 @@ def _become_the_job(
         return
     stage = Stage.IDENTITY
     try:
+        for fd, target in pipes.output:
+            os.dup2(fd, target)
         set_rlimits(caller.rlimits)
         if not caller.is_us:
             os.setgroups(caller.groups)
