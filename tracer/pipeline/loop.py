@@ -5,7 +5,7 @@ import selectors
 import time
 from collections.abc import Callable, Mapping
 
-from tracer.pipeline.helper import Helper
+from tracer.pipeline.helper import Helper, Work
 from tracer.pipeline.journal import Journal
 from tracer.pipeline.ports import Sources
 from tracer.pipeline.watch import Watch
@@ -34,6 +34,10 @@ class Recorder:
         self._cgroups = sources.cgroups
         self.journal = Journal(writer, self._disk)
         self.watch = Watch(sources, self.journal, self._inspector)
+
+    def inspect(self, work: Work) -> None:
+        """Have something looked at in the helper thread; what it gives comes to the watch."""
+        self._inspector.submit(work)
 
     def guarded(self, what: str, action: Callable[[], None]) -> None:
         """Do something that may fail; a failure is noted."""

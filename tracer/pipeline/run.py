@@ -6,21 +6,26 @@ Whatever goes wrong on our side, the job runs on and its exit status is kept.
 
 import os
 import selectors
+import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tracer.errors import CgroupUnavailable
+from tracer.errors import CgroupUnavailable, OomtraceError
 from tracer.events import JobEnded, JobStarted
 from tracer.job.cgroup import JobCgroup
 from tracer.job.control import JobControl
 from tracer.job.identity import Caller
 from tracer.job.launch import Job, StartFailure, hold, reset_oom_score_adj, shun_oom_killer
 from tracer.job.signals import SignalInbox
+from tracer.job.tee import Tee
+from tracer.pipeline.error_files import ErrorFiles
 from tracer.pipeline.loop import Action, Recorder
+from tracer.pipeline.output import Output
 from tracer.pipeline.placing import Place, Placer
 from tracer.pipeline.ports import Sources
 from tracer.recording import RecordingWriter
+from tracer.sources.error_file import Reader
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,8 @@ class Plan:
     """What is known before the start and belongs among the caveats."""
     ready: Callable[[int], None] | None = None
     """Called with the job's pid once that runs under watch."""
+    tee: Tee | None = None
+    """What stands between the job and its output, ours to close; `None`: the job has that itself."""
     shuns_oom_killer: bool = False
     """Whether this process, for the rest of its life, is to be passed over where that is allowed."""
 
@@ -49,6 +56,8 @@ class Outcome:
     """Wait status."""
     failure: StartFailure | None = None
     """Its program never ran."""
+    log_trouble: str | None = None
+    """What the log of its output misses."""
 
     @property
     def exit_code(self) -> int:
@@ -68,6 +77,7 @@ class Pipeline:
         self._watch = self._recorder.watch
         self._placer = Placer(sources, self._watch, self._journal)
         self._place: Place | None = None
+        self._output: Output | None = None
 
     def run(self) -> Outcome:
         """Run the job to its end.
@@ -81,7 +91,7 @@ class Pipeline:
         self._recorder.guarded("arming", self._watch.arm)
         with SignalInbox() as inbox:
             self._recorder.guarded("following forks", self._placer.begin)
-            job = hold(self._plan.argv, self._plan.caller)
+            job = self._hold()
             if self._plan.shuns_oom_killer:
                 shun_oom_killer()
             control = JobControl(job, inbox, journal.note)
@@ -93,13 +103,38 @@ class Pipeline:
                 # Whatever came of the loop: the job is waited for, and signals still reach it.
                 self._wait(control, inbox)
                 control.end()
-                outcome = Outcome(job.wait(), job.start_failure())
+                outcome = self._outcome(job)
                 self._recorder.guarded("the end of the run", lambda: self._finish(outcome))
             finally:
                 control.end()
                 job.close()
                 self._recorder.close()
+                if self._plan.tee is not None:
+                    self._plan.tee.close()
         return outcome
+
+    def _hold(self) -> Job:
+        tee, caller = self._plan.tee, self._plan.caller
+        reader = Reader(caller.uid, caller.gid, caller.groups)
+        self._watch.error_files = ErrorFiles(reader, self._recorder.inspect)
+        if tee is None:
+            return hold(self._plan.argv, caller)
+        try:
+            job = hold(self._plan.argv, caller, output=tee.for_the_job)
+        except OomtraceError:
+            tee.close()
+            raise
+        tee.let_go()
+        self._output = Output(tee, self._journal, lambda: job.signal(signal.SIGWINCH))
+        self._watch.more_readers += self._output.readers()
+        return job
+
+    def _outcome(self, job: Job) -> Outcome:
+        outcome, output = Outcome(job.wait(), job.start_failure()), self._output
+        if output is None:
+            return outcome
+        self._recorder.guarded("the last of the job's output", output.settle)
+        return replace(outcome, log_trouble=output.log_trouble)
 
     def _prepare(self, job: Job) -> None:
         plan, journal, sources = self._plan, self._journal, self._sources
@@ -171,4 +206,6 @@ class Pipeline:
             self._watch.take(
                 JobEnded(ts_ns=now_ns, source="job", tgid=place.tgid, start_ns=place.start_ns, status=outcome.status)
             )
-        self._recorder.finish(now_ns)
+        if self._output is not None:
+            self._recorder.guarded("the end of the job's output", self._output.finish)
+        self._recorder.finish(time.monotonic_ns())

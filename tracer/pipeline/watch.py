@@ -27,9 +27,11 @@ from tracer.events import (
     SignalInfo,
     SignalSent,
     TmpfsSample,
+    TrainingLine,
     process_id,
 )
 from tracer.pipeline.clocks import clock_now, cost_now
+from tracer.pipeline.error_files import ErrorFiles
 from tracer.pipeline.helper import Helper
 from tracer.pipeline.journal import Journal
 from tracer.pipeline.looks import Looks
@@ -75,6 +77,10 @@ class Watch:
         self._losses_before: Losses | None = None
         self._next_clock_ns = 0
         self._looks = Looks()
+        self.more_readers: list[Reader] = []
+        """Beside those of the sources."""
+        self.error_files: ErrorFiles | None = None
+        """What ranks leave behind; `None`: nobody's rights to read it with."""
         self._to_look_at: dict[ProcessId, tuple[int, Member]] = {}
         self.withholds: Callable[[Event], bool] = is_foreign
         """Asked before anything is recorded: whether the event is left out. Whoever looks for processes while all
@@ -108,7 +114,7 @@ class Watch:
             readers.append(("the ring buffer", ring.fileno(), self._read_kernel))
         if log is not None:
             readers.append(("the kernel log", log.fileno(), self._read_log))
-        return readers
+        return [*readers, *self.more_readers]
 
     def read_all(self) -> int:
         """Read what is there, whether or not it was announced; how many events came."""
@@ -128,6 +134,8 @@ class Watch:
             self._to_look_at.pop(process_id(event.tgid, event.start_ns), None)
             self._looks.forget(process_id(event.tgid, event.start_ns))
             self._journal.forget(process_id(event.tgid, event.start_ns))
+            if self.error_files is not None:
+                self.error_files.ended(event)
         elif isinstance(event, LogGap):
             self._log_gaps += event.lost
         elif isinstance(event, OomMark | LoggedKill):
@@ -207,6 +215,8 @@ class Watch:
     def hurry(self) -> None:
         """The end is near: look now at what was to be looked at soon."""
         self._look_at_the_forked(time.monotonic_ns() + LOOK_AFTER_FORK_NS)
+        if self.error_files is not None:
+            self.error_files.hurry()
 
     def look_last(self) -> None:
         """The last samples."""
@@ -274,10 +284,14 @@ class Watch:
     def _read_inspected(self) -> int:
         results = self._inspector.take()
         for event in results:
-            if isinstance(event, SenderSeen | TmpfsSample):
+            files = self.error_files
+            new = not isinstance(event, TrainingLine) or files is None or files.take(event)
+            if isinstance(event, SenderSeen | TmpfsSample | TrainingLine) and new:
                 self._journal.append(event)
             if not isinstance(event, ProcessSeen | ProcessLooked):
                 continue
+            if files is not None and isinstance(event, ProcessSeen):
+                files.seen(event)
             identity = process_id(event.tgid, event.start_ns)
             if identity in self.members:
                 kind = "seen" if isinstance(event, ProcessSeen) else "looked"

@@ -2,11 +2,13 @@
 """The names of environment variables that may leave a process: the allow-list, and nothing else ever does.
 
 A name is here because a rule needs it to tell ranks, launchers or jobs apart, and because what launchers put
-there is a number or an identifier. Addresses, paths, commands and whatever a user may fill freely are not here.
+there is a number or an identifier; one path is, of a file that is read. Addresses, other paths, commands and
+whatever a user may fill freely are not here.
 """
 
 from tracer.sources.masking import mask_marked
 
+ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
 _WHY: dict[str, tuple[str, ...]] = {
     "torchrun, and what most launchers copy: which rank of how many, on which node": (
         "RANK", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK", "ROLE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE",
@@ -16,6 +18,7 @@ _WHY: dict[str, tuple[str, ...]] = {
     "torch elastic: which run, and which attempt of it": (
         "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS",
     ),
+    "torch elastic: where a rank leaves its last exception, which is read once it has ended": (ERROR_FILE,),
     "torchrun's own arguments in a Kubeflow pod": ("PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK"),
     "DeepSpeed's launcher": ("LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE"),
     "Open MPI and PMIx": (

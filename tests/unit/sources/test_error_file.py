@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Error files read with somebody's rights, whatever their path is."""
+
+import json
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from tracer.sources import error_file
+from tracer.sources.error_file import Reader, read_error_file
+
+OURS = Reader(os.getuid(), os.getgid(), tuple(os.getgroups()))
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(at_s, message="ValueError: x"):
+        path = tmp_path / "error.json"
+        extra = {"timestamp": str(int(at_s)), "py_callstack": "..."}
+        path.write_text(json.dumps({"message": {"message": message, "extraInfo": extra}}))
+        return str(path)
+
+    return write
+
+
+def test_it_has_the_time_at_which_it_was_written(written):
+    path = written(time.time())
+    os.utime(path, ns=(time.time_ns(), time.time_ns() - 500_000_000))
+    now_ns = time.monotonic_ns()
+    told, at_ns = read_error_file(path, OURS)
+
+    assert told.message == "ValueError: x"
+    assert abs(now_ns - 500_000_000 - at_ns) < 100_000_000
+
+
+@pytest.mark.parametrize("off_s", [-3600, 3600])
+def test_a_time_that_cannot_be_is_not_believed(written, off_s):
+    path = written(time.time() + off_s)
+    _, at_ns = read_error_file(path, OURS)
+
+    assert 0 <= time.monotonic_ns() - at_ns < 5_000_000_000
+
+
+@pytest.mark.parametrize("path", ["", "error.json", "/no/such/file", "/", "/proc/self/mem", "-n"])
+def test_what_is_no_such_file_gives_nothing(path):
+    assert read_error_file(path, OURS) is None
+
+
+def test_what_never_ends_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(error_file, "PATIENCE_S", 0.1)
+    os.mkfifo(tmp_path / "fifo")
+
+    assert OURS.read(str(tmp_path / "fifo")) is None
+    assert len(OURS.read("/dev/zero") or b"") <= error_file.MAX_BYTES + 1
+    assert read_error_file("/dev/zero", OURS) is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_root_reads_it_with_the_callers_rights_alone():
+    nobody = Reader(65534, 65534, (65534,))
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))
+    try:
+        folder.chmod(0o755)
+        secret, theirs, of_a_group = folder / "secret", folder / "theirs", folder / "group"
+        for path, mode in ((secret, 0o600), (theirs, 0o600), (of_a_group, 0o640)):
+            path.write_text('{"message": "x"}')
+            path.chmod(mode)
+        os.chown(theirs, 65534, -1)
+
+        assert nobody.read(str(secret)) is None
+        assert nobody.read(str(of_a_group)) is None, "root's groups are not theirs"
+        assert nobody.read(str(theirs)) == b'{"message": "x"}'
+        assert os.geteuid() == 0
+    finally:
+        shutil.rmtree(folder)

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch elastic's error files, read with the rights of whom the recording is for: the job chose the path."""
+
+import contextlib
+import os
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tracer.logs.training.error_file import MAX_BYTES, ErrorFile, parse_error_file
+from tracer.units import NS_PER_S
+
+PATIENCE_S = 1.5
+_SPREAD_S = 2
+"""So far the file's own whole seconds may lie from when it was written."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Whose rights."""
+
+    uid: int
+    gid: int
+    groups: Sequence[int] | None = None
+
+    def read(self, path: str) -> bytes | None:
+        """The file, if this user may read it and it is no longer than one may be. **Slow**: for a helper thread.
+
+        By a process of its own: ids belong to a process, and ours needs root meanwhile. What never ends, as
+        reading a named pipe, is ended.
+        """
+        if not path.startswith("/"):
+            return None
+        other = os.geteuid() == 0 and self.uid != 0
+        groups = [self.gid] if self.groups is None else list(self.groups)
+        try:
+            done = subprocess.run(
+                ["head", "-c", str(MAX_BYTES + 1), "--", path],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={"PATH": "/usr/bin:/bin"},
+                cwd="/",
+                timeout=PATIENCE_S,
+                check=False,
+                user=self.uid if other else None,
+                group=self.gid if other else None,
+                extra_groups=groups if other else None,
+            )
+        except (OSError, ValueError, subprocess.SubprocessError):
+            return None
+        return done.stdout if done.returncode == 0 and done.stdout else None
+
+
+def read_error_file(path: str, reader: Reader) -> tuple[ErrorFile, int] | None:
+    """What it says, and when it was written (CLOCK_MONOTONIC); `None`: it cannot be read, or is none."""
+    raw = reader.read(path)
+    told = None if raw is None else parse_error_file(raw)
+    if told is None:
+        return None
+    now_ns, wall_ns = time.monotonic_ns(), time.time_ns()
+    written_ns = wall_ns
+    with contextlib.suppress(OSError):
+        written_ns = os.stat(path).st_mtime_ns
+    if told.at_s is not None and abs(written_ns / NS_PER_S - told.at_s) > _SPREAD_S:
+        written_ns = wall_ns  # one of them is not what it should be
+    return told, min(now_ns, max(0, now_ns - (wall_ns - written_ns)))
