@@ -14,6 +14,7 @@ from tracer.verdict.kills import Kills, find_kills
 from tracer.verdict.model import Incident, Link, Reconciliation, Rung, Status, Strength
 from tracer.verdict.people import lineage
 from tracer.verdict.reconcile import reconcile
+from tracer.verdict.said import Said
 from tracer.verdict.story import Story
 from tracer.verdict.unexplained import contradicted, unexplained
 
@@ -27,6 +28,7 @@ class Case:
         self.story = story
         self.kills: Kills = find_kills(story)
         self.deaths: tuple[Death, ...] = find_deaths(story)
+        self.said = Said(story)
         self._dying = {mark.id for mark in self.kills.dying}
         self._by_id = {death.id: death for death in self.deaths}
 

@@ -12,7 +12,7 @@ from tracer.events import (
     process_id,
 )
 from tracer.units import MIB, NS_PER_S, format_bytes, format_duration
-from tracer.verdict import growth, people, senders
+from tracer.verdict import growth, people, said_rows, senders
 from tracer.verdict.counters import rises
 from tracer.verdict.deaths import Death, signal_name
 from tracer.verdict.folding import folded
@@ -43,6 +43,7 @@ def build(case: Case, primary: Finding, downed: set[ProcessId]) -> tuple[Entry, 
         *_exits(case, primary, downed),
         *_gone(case, primary),
         *_counted(case, primary),
+        *said_rows.rows(case, primary),
     ]
     ordered = sorted(entries, key=lambda e: (e.at_ns, e.kind != "memory", e.who))
     return tuple(_thinned(folded(ordered)))

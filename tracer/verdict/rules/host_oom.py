@@ -223,7 +223,9 @@ def _died(case: Case, kill: Kill) -> Link:
         return link("absent", "it was exiting before the kill")
     if after_ns > IN_TIME_NS:
         return link("not_observed", f"it ended by signal 9 only {format_duration(after_ns)} later")
-    return link("present", f"exit by signal 9 after {format_duration(max(after_ns, 0))}{waited}")
+    said = case.said.agrees(kill.id, signal=SIGKILL, at_ns=kill.at_ns)
+    echo = "; the job's own log says so too" if said is not None else ""
+    return link("present", f"exit by signal 9 after {format_duration(max(after_ns, 0))}{waited}{echo}")
 
 
 def _thread_ended(case: Case, kill: Kill, ended: MarkedEnded) -> Link:
