@@ -11,6 +11,8 @@ from tests.screen import CTRL_BACKSLASH, CTRL_C, CTRL_D, CTRL_Z, PROMPT
 from tests.waiting import state_of, wait_for
 
 RUN = f"'{sys.executable}' -m tracer run --record -"
+LOG = pytest.mark.parametrize("log", ["", "--log train.log"], ids=["plain", "log"])
+"""The job's output goes straight to the terminal, or through one of ours."""
 END = f"exit (\\d+)(?s:.)*{PROMPT}"
 """The report's last lines, and the shell again."""
 # Says each signal that it gets; goes on until it may end.
@@ -53,9 +55,10 @@ def ends(bash, folder, code):
     assert bash.run("echo free")[0] == "free\n"
 
 
+@LOG
 @pytest.mark.parametrize("key", [CTRL_C, CTRL_BACKSLASH], ids=["ctrl-c", "ctrl-backslash"])
-def test_a_key_reaches_the_job_once_and_the_report_comes_all_the_same(bash, tmp_path, key):
-    bash.line(f"{RUN} -- python3 counting.py")
+def test_a_key_reaches_the_job_once_and_the_report_comes_all_the_same(bash, tmp_path, key, log):
+    bash.line(f"{RUN} {log} -- python3 counting.py")
     bash.until("job")
     bash.type(key)
     bash.until("signal\n")
@@ -72,8 +75,10 @@ def test_under_sudo_ctrl_c_reaches_the_job_once(theirs, sudoer):
     ends(theirs, sudoer.home, 7)
 
 
-def test_under_sudo_ctrl_z_stops_the_job_and_fg_goes_on_with_it(theirs):
-    theirs.line("sudo oomtrace run --record - -- sh -c 'echo job $$; read line; echo got $line; exit 6'")
+@LOG
+def test_under_sudo_ctrl_z_stops_the_job_and_fg_goes_on_with_it(theirs, sudoer, log):
+    (sudoer.home / "train.log").unlink(missing_ok=True)
+    theirs.line(f"sudo oomtrace run --record - {log} -- sh -c 'echo job $$; read line; echo got $line; exit 6'")
     job = int(theirs.until(r"job (\d+)\n")[1])
     theirs.type(CTRL_Z)
     theirs.until("Stopped(?s:.)*" + PROMPT)
@@ -102,8 +107,9 @@ def test_under_sudo_a_job_in_the_background_runs_on_and_its_read_stops_it(theirs
     assert theirs.until(END)[1] == "6"
 
 
-def test_a_pager_behind_the_job_can_be_used(bash):
-    bash.line(f"{RUN} -- seq 1000 | TERM=vt100 less -X")
+@LOG
+def test_a_pager_behind_the_job_can_be_used(bash, log):
+    bash.line(f"{RUN} {log} -- seq 1000 | TERM=vt100 less -X")
     bash.until("1\n2\n3\n")
     bash.type("q")
 
@@ -111,8 +117,9 @@ def test_a_pager_behind_the_job_can_be_used(bash):
     assert bash.run("echo free")[0] == "free\n"
 
 
-def test_ctrl_c_ends_a_script_and_not_only_the_job_in_it(bash, tmp_path):
-    (tmp_path / "script").write_text(f"{RUN} -- sh -c 'echo job; exec sleep 600'\necho the next line\n")
+@LOG
+def test_ctrl_c_ends_a_script_and_not_only_the_job_in_it(bash, tmp_path, log):
+    (tmp_path / "script").write_text(f"{RUN} {log} -- sh -c 'echo job; exec sleep 600'\necho the next line\n")
     bash.line("bash script")
     bash.until("job\n")
     bash.type(CTRL_C)
@@ -146,8 +153,9 @@ def test_what_a_trainer_is_told_by_its_scheduler_reaches_the_first_process_alone
     ends(bash, tmp_path, 7)
 
 
-def test_a_tracer_that_is_killed_leaves_the_shell_its_terminal_and_the_job_running(bash):
-    bash.line(f"{RUN} -- sh -c 'echo job $$ $PPID; exec sleep 600'")
+@LOG
+def test_a_tracer_that_is_killed_leaves_the_shell_its_terminal_and_the_job_running(bash, log):
+    bash.line(f"{RUN} {log} -- sh -c 'echo job $$ $PPID; exec sleep 600'")
     job, tracer = map(int, bash.until(r"job (\d+) (\d+)\n").groups())
     os.kill(tracer, signal.SIGKILL)
     bash.until("Killed(?s:.)*" + PROMPT)

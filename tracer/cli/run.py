@@ -32,6 +32,7 @@ from tracer.job.launch import StartFailure
 from tracer.job.limits import make_cgroup, never_hit
 from tracer.job.rlimits import raise_rlimits
 from tracer.job.signals import end_by_interrupt
+from tracer.job.tee import LogFile, Tee
 from tracer.job.wrapped import recognise
 from tracer.pipeline import Pipeline, Plan, Sources
 from tracer.pipeline.clocks import header_now
@@ -65,6 +66,8 @@ class RunCommand:
         ("Find out whether it fits into 64 GiB", "sudo oomtrace run --memory-max 64G -- python train.py"),
         ("Keep report and recording where you want them",
          "sudo oomtrace run --report why.txt --record run.oomtrace -- ./train.sh"),
+        ("Keep the job's output as well, and see it beside what the kernel did",
+         "sudo oomtrace run --log train.log -- python train.py"),
     )  # fmt: skip
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
@@ -79,7 +82,13 @@ class RunCommand:
         job.add_argument(
             "--user", metavar="NAME", help="run the job as this user (default: whoever called sudo, else as we are)"
         )
-        add_output_options(parser.add_argument_group("what is written"))
+        written = parser.add_argument_group("what is written")
+        add_output_options(written)
+        written.add_argument(
+            "--log",
+            metavar="FILE",
+            help="copy the job's own output there as well; its lines that matter stand in the report",
+        )
         add_watching_options(
             parser.add_argument_group("watching"), require_bpf="do not start the job where the kernel cannot be watched"
         )
@@ -125,13 +134,16 @@ class _Run:
         header = header_now(cgroup_version=None if hierarchy is None else hierarchy.version)
         with contextlib.ExitStack() as stack:
             writer = stack.enter_context(recording(self._args.record, header, self._caller))
+            kept = stack.enter_context(contextlib.ExitStack())
             # Until the job runs, a failure leaves no file behind.
             undo = stack.enter_context(contextlib.ExitStack())
             undo.callback(writer.discard)
+            log = self._log(kept, undo)
             sources = self._opened_sources(stack)
             cgroup = self._cgroup(hierarchy, limits)
             try:
-                outcome = Pipeline(self._plan(cgroup, hierarchy, sources), sources, writer).run()
+                plan = self._plan(cgroup, hierarchy, sources)
+                outcome = Pipeline(self._with_output(plan, log), sources, writer).run()
             except OSError as error:  # not even the few descriptors and the process that it takes
                 raise OomtraceError(f"the job was not started: {error.strerror}") from error
             finally:
@@ -140,6 +152,8 @@ class _Run:
                 self._explain(outcome.failure)
                 return outcome.exit_code
             undo.pop_all()
+            if outcome.log_trouble is not None:
+                try_to_say(f"the log {self._args.log} is not whole: {outcome.log_trouble}")
             if left is not None:
                 writer.append(Note(ts_ns=time.monotonic_ns(), source="job", text=left))
                 stack.callback(_remove_late, cgroup)
@@ -158,6 +172,23 @@ class _Run:
         # Masked: `TOKEN=... train.py`, as in a shell, is a command of that name here.
         [command] = mask_arguments(self._argv[:1])
         try_to_say(f"{command}: {failure.why(self._argv[0])}", next_command=not_a_job(self._argv))
+
+    def _log(self, kept: contextlib.ExitStack, undo: contextlib.ExitStack) -> LogFile | None:
+        """The file for the job's output."""
+        if self._args.log is None:
+            return None
+        log = LogFile.create(self._args.log, self._caller)
+        kept.callback(os.close, log.fd)
+        undo.callback(log.discard)
+        return log
+
+    def _with_output(self, plan: Plan, log: LogFile | None) -> Plan:
+        if log is None:
+            return plan
+        tee = Tee.start(log, self._caller)
+        for text in tee.notes:
+            try_to_say(text)
+        return replace(plan, tee=tee, notes=(*plan.notes, *tee.notes))
 
     def _opened_sources(self, stack: contextlib.ExitStack) -> Sources:
         try:
