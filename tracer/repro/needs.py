@@ -110,6 +110,10 @@ def _booted_systemd(_: Machine) -> bool:
     return os.path.isdir("/run/systemd/system")
 
 
+def _has_oomd(_: Machine) -> bool:
+    return any(os.path.exists(f"{folder}/systemd-oomd") for folder in ("/usr/lib/systemd", "/lib/systemd"))
+
+
 def _has_earlyoom(_: Machine) -> bool:
     return shutil.which("earlyoom") is not None
 
@@ -158,6 +162,7 @@ PROBES: dict[str, tuple[Callable[[Machine], bool], str]] = {
     "sys_resource": (_has_sys_resource, "CAP_SYS_RESOURCE is missing: oom_score_adj cannot be lowered"),
     "earlyoom": (_has_earlyoom, "earlyoom is not installed"),
     "systemd": (_booted_systemd, "systemd did not boot this machine"),
+    "systemd_oomd": (_has_oomd, "systemd-oomd is not installed"),
     "ns_last_pid": (_has_last_pid, "this kernel lets nobody choose the next pid"),
     "sysrq": (_has_sysrq, "this kernel has no sysrq"),
     "root": (_is_root, "it takes root"),

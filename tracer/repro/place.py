@@ -92,6 +92,8 @@ def make_place(hierarchy: Hierarchy, stage: Stage) -> Place:
         for node in stage.below:
             if node.memory_mib is not None:
                 write(f"{base.directory}/{node.path}/{_limit_file(hierarchy)}", str(node.memory_mib * MIB))
+            for name, value in node.files.items():
+                write(f"{base.directory}/{node.path}/{name}", value)
     except (OomtraceError, OSError) as error:
         with contextlib.suppress(OomtraceError):
             place.remove()

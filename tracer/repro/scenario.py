@@ -81,6 +81,8 @@ class Node(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     path: str
     memory_mib: int | None = None
+    files: Mapping[str, str] = {}
+    """Further files of it."""
 
 
 class Stage(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -100,6 +100,16 @@ SCENARIOS = (
         ),
     ),
     Scenario(
+        name="kernel-page-tables",
+        what="the kernel's own memory grows: page tables of a process that has nearly no page of its own",
+        why="page tables are charged (GFP_PGTABLE_USER, pte_alloc_one()), a zero page that is read is not; "
+        "oom_badness() counts them (mm/memory.c, mm/oom_kill.c)",
+        act=("page-tables",),
+        expected=Expected(
+            cause=("host_oom_cgroup",), killed=(1, 1), victim="mapper", limit=".", status="signal 9"
+        ),
+    ),
+    Scenario(
         name="mlocked",
         what="memory that is locked grows, as memory does that is pinned for a device",
         why="mlock(2) populates the pages at once, in the caller's context: do_mlock(), __mm_populate() (mm/mlock.c)",

@@ -24,6 +24,23 @@ SCENARIOS = (
         ),
     ),
     Scenario(
+        name="already-exiting",
+        what="the OOM killer chooses a process that SIGKILL has reached, and that a debugger holds on its way out",
+        why="a tracee stops in do_exit() for PTRACE_O_TRACEEXIT, before exit_mm() (kernel/exit.c), with "
+        "SIGNAL_GROUP_EXIT set: task_will_free_mem() holds, and it is marked alone (mm/oom_kill.c)",
+        act=("frozen",),
+        actor=("mark-the-exiting",),
+        expected=Expected(
+            cause=("sigkill",),
+            sender="outside",
+            sender_comm="killer",
+            victim="frozen",
+            status="signal 9",
+            never=HOST_OOM,
+            caveat="already dying",
+        ),
+    ),
+    Scenario(
         name="shared-memory-map",
         what="two processes share one memory map: both are killed, and the kernel names one of them",
         why="__oom_kill_process() signals every process with the victim's mm, and marks none but the victim "

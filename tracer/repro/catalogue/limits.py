@@ -4,6 +4,7 @@
 from tracer.repro.scenario import HOST_OOM, Expected, Node, Scenario, Stage
 
 TREE = Stage(memory_mib=64, below=(Node(path="victim"), Node(path="trigger")))
+GROUP = Stage(memory_mib=64, below=(Node(path="victim", files={"memory.oom.group": "1"}), Node(path="trigger")))
 DEEP_TREE = Stage(memory_mib=64, below=(Node(path="mid", memory_mib=1024), Node(path="mid/a"), Node(path="mid/b")))
 
 SCENARIOS = (
@@ -70,6 +71,26 @@ SCENARIOS = (
             killed=(13, 13),
             limit=".",
             status="signal 9",
+            caveat="memory.oom.group is set",
+            counted_twice=1,
+        ),
+    ),
+    Scenario(
+        name="group-kill-below",
+        what="the limit is the parent's, and memory.oom.group is set in the child whose process is the victim",
+        why="mem_cgroup_get_oom_group() looks from the victim's cgroup up to the one whose limit was hit "
+        "(mm/memcontrol.c): who asked for more lives in another child, and lives on",
+        act=("group-elsewhere", "victim", "trigger"),
+        stage=GROUP,
+        needs=("cgroup_v2", "group_kill"),
+        expected=Expected(
+            cause=("host_oom_cgroup",),
+            killed=(2, 2),
+            victims=("large", "companion"),
+            trigger="small",
+            limit=".",
+            not_blamed="small",
+            status="exit 9",
             caveat="memory.oom.group is set",
             counted_twice=1,
         ),

@@ -19,6 +19,36 @@ SCENARIOS = (
         seconds=120,
     ),
     Scenario(
+        name="global-bystander",
+        what="the machine has no memory left, and a process is killed for it that was not growing",
+        why="select_bad_process() takes who has the most points, by oom_score_adj above all, whoever asks for memory "
+        "(mm/oom_kill.c)",
+        act=("machine-beside",),
+        where="guest",
+        stage=UNLIMITED,
+        expected=Expected(
+            cause=("host_oom_global",),
+            killed=(1, 1),
+            victim="bystander",
+            constraint="CONSTRAINT_NONE",
+            status="exit 9",
+        ),
+        seconds=120,
+    ),
+    Scenario(
+        name="allocating-task",
+        what="the machine has no memory left, and is set to kill whoever asks for more",
+        why="vm.oom_kill_allocating_task: out_of_memory() takes the current task, and the log's line begins with "
+        "'Out of memory (oom_kill_allocating_task)' (mm/oom_kill.c)",
+        act=("machine",),
+        where="guest",
+        stage=Stage(memory_mib=None, sysctls={"vm.oom_kill_allocating_task": "1"}),
+        expected=Expected(
+            cause=("host_oom_global",), killed=(1, 1), victim="hog", constraint="CONSTRAINT_NONE", status="signal 9"
+        ),
+        seconds=120,
+    ),
+    Scenario(
         name="global-swap",
         what="the machine has no memory left, and its swap is full",
         why="reclaim swaps out until get_swap_pages() fails; then out_of_memory() as without swap (mm/vmscan.c)",
@@ -115,6 +145,26 @@ SCENARIOS = (
             sender="outside",
             sender_comm="earlyoom",
             victim="hog",
+            never=HOST_OOM,
+        ),
+        seconds=120,
+    ),
+    Scenario(
+        name="systemd-oomd",
+        what="systemd-oomd ends the job's scope, which has swapped too much",
+        why="a daemon in user space sends SIGKILL by kill(2) to all of a cgroup that ManagedOOMSwap=kill marks, once "
+        "swap is used beyond its limit: oomd_cgroup_kill() (systemd's src/oom/oomd-util.c)",
+        act=("swapped-in-a-scope",),
+        actor=("systemd-oomd",),
+        where="guest",
+        needs=("cgroup_v2", "systemd", "systemd_oomd", "psi", "memsw", "swap"),
+        stage=Stage(memory_mib=None, swap=True),
+        expected=Expected(
+            cause=("sigkill",),
+            sender="outside",
+            sender_comm="systemd-oomd",
+            victim="hog",
+            status="signal 9",
             never=HOST_OOM,
         ),
         seconds=120,

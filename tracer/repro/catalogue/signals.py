@@ -84,6 +84,16 @@ SCENARIOS = (
         ),
     ),
     Scenario(
+        name="exec-with-threads",
+        what="a process with several threads starts another program: the kernel ends all threads but one",
+        why="de_thread() and zap_other_threads() set SIGKILL pending for the others (fs/exec.c, kernel/signal.c): no "
+        "process ends by it",
+        act=("exec-with-threads",),
+        expected=Expected(
+            cause=("exited",), victim="trainer", status="exit 3", never=(*HOST_OOM, "sigkill", "kernel_sigkill_other")
+        ),
+    ),
+    Scenario(
         name="exit-137",
         what="a trainer exits with 137 by itself: nothing was killed",
         why="137 is what a shell makes of a death by SIGKILL; as an exit status it is a number like any other",

@@ -2,6 +2,7 @@
 """Acts of others: processes beside the job, which are no part of it, and what they do to it. Standard library only."""
 
 import contextlib
+import ctypes
 import os
 import secrets
 import select
@@ -15,6 +16,10 @@ from tracer.repro.workloads import stage
 from tracer.repro.workloads.stage import MIB
 
 FREEZER_V1 = "/sys/fs/cgroup/freezer"
+PTRACE_SEIZE, PTRACE_DETACH, PTRACE_O_TRACEEXIT, PTRACE_EVENT_EXIT = 0x4206, 17, 0x40, 6
+WALL = 0x4000_0000
+"""For waitpid(2): what is traced is no child."""
+OOMD_SETTINGS = "/run/systemd/oomd.conf.d/oomtrace.conf"
 
 
 def watchdog(seconds: str) -> None:
@@ -105,9 +110,30 @@ def mark_the_dying() -> None:
         os.rmdir(freezer)
 
 
+def mark_the_exiting() -> None:
+    """Kills the job by SIGKILL, holds it on its way out, and has the OOM killer choose the one that is going."""
+    _be_killer()
+    pid = _job()
+    if _ptrace(PTRACE_SEIZE, pid, PTRACE_O_TRACEEXIT) != 0:
+        stage.say("cannot", f"no process can be traced here: {os.strerror(ctypes.get_errno())}")
+        os.kill(pid, signal.SIGKILL)
+        return
+    os.kill(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, WALL)
+    if status >> 8 != signal.SIGTRAP | PTRACE_EVENT_EXIT << 8:
+        stage.say("cannot", f"this kernel lets go of a process that dies of SIGKILL (status {status:#x})")
+        return
+    stage.end_of(stage.child(_eat_beside, b"eater"))
+    _ptrace(PTRACE_DETACH, pid, 0)
+
+
+def _ptrace(request: int, pid: int, data: int) -> int:
+    return int(stage.libc.ptrace(request, pid, None, ctypes.c_void_p(data)))
+
+
 def _eat_beside() -> None:
     stage.enter("")
-    stage.take(60 * MIB)
+    stage.take(50 * MIB)
 
 
 def sysrq() -> None:
@@ -131,6 +157,25 @@ def earlyoom() -> None:
     stage.wait_for(lambda: not os.path.exists(f"/proc/{pid}"))
     daemon.terminate()
     daemon.wait()
+
+
+def systemd_oomd() -> None:
+    """The daemon, with a limit on swap that the job passes."""
+    os.makedirs(os.path.dirname(OOMD_SETTINGS), exist_ok=True)
+    with open(OOMD_SETTINGS, "w", encoding="ascii") as file:
+        file.write("[OOM]\nSwapUsedLimit=10%\n")
+    try:
+        started = subprocess.run(["systemctl", "start", "systemd-oomd.service"], check=False).returncode == 0
+        if not started:
+            stage.say("cannot", "systemd-oomd does not start")
+        stage.say("watched")
+        pid = _job()
+        if not started:
+            os.kill(pid, signal.SIGKILL)
+        stage.wait_for(lambda: not os.path.exists(f"/proc/{pid}"))
+    finally:
+        os.remove(OOMD_SETTINGS)
+        subprocess.run(["systemctl", "stop", "systemd-oomd.service", "systemd-oomd.socket"], check=False)
 
 
 def _be_killer() -> None:
@@ -159,6 +204,8 @@ ACTS: dict[str, Callable[..., None]] = {
     "kill-cgroup": kill_cgroup,
     "kill-when-stuck": kill_when_stuck,
     "mark-the-dying": mark_the_dying,
+    "mark-the-exiting": mark_the_exiting,
     "sysrq": sysrq,
     "earlyoom": earlyoom,
+    "systemd-oomd": systemd_oomd,
 }

@@ -4,6 +4,8 @@
 import os
 import resource
 import signal
+import sys
+import threading
 from collections.abc import Callable
 
 from tracer.repro.workloads import stage
@@ -46,6 +48,20 @@ def exit_137() -> None:
     """The status of a killed process, without a kill."""
     stage.be(b"trainer")
     stage.finish(SIGKILLED)
+
+
+def exec_with_threads() -> None:
+    """Starts another program while other threads run, each of which the kernel ends."""
+    stage.be(b"trainer")
+    for _ in range(4):
+        threading.Thread(target=_never_end, daemon=True).start()
+    # What runs then goes by this name again, which starting it takes away.
+    again = "open('/proc/self/comm', 'w').write('trainer'); raise SystemExit(3)"
+    os.execv(sys.executable, [sys.executable, "-I", "-S", "-c", again])
+
+
+def _never_end() -> None:
+    threading.Event().wait()
 
 
 def cpu_time() -> None:
@@ -96,6 +112,7 @@ ACTS: dict[str, Callable[..., None]] = {
     "kill-itself": kill_itself,
     "kill-a-rank": kill_a_rank,
     "exit-137": exit_137,
+    "exec-with-threads": exec_with_threads,
     "cpu-time": cpu_time,
     "parents-death": parents_death,
     "memory-error": memory_error,

@@ -3,6 +3,7 @@
 
 import ctypes
 import os
+import sys
 import time
 from collections.abc import Callable
 
@@ -18,6 +19,44 @@ def machine() -> None:
     stage.be(b"hog")
     stage.be_chosen(500)
     stage.eat(EVERYTHING_MIB)
+
+
+def machine_beside() -> None:
+    """Grows as well, until another process was killed for it."""
+    stage.be(b"hog")
+    bystander = stage.child(_be_killed_first, b"bystander")
+    stage.hear("bystander")
+    for _ in range(EVERYTHING_MIB):
+        pid, status = os.waitpid(bystander, os.WNOHANG)
+        if pid:
+            stage.finish(os.WTERMSIG(status))
+        stage.take(stage.MIB)
+
+
+def _be_killed_first() -> None:
+    stage.be_chosen()
+    stage.take(300 * stage.MIB)
+    stage.say("bystander")
+    stage.sleep()
+
+
+def swapped_in_a_scope() -> None:
+    """Becomes a scope of systemd's that its OOM daemon watches, with little memory, and swaps."""
+    stage.hear("watched")
+    limits = ("ManagedOOMSwap=kill", "MemoryHigh=32M", "MemorySwapMax=infinity")
+    words = ["systemd-run", "--scope", "--quiet", *(f"--property={limit}" for limit in limits)]
+    folder = os.path.dirname(os.path.abspath(__file__))
+    # It keeps the pid: systemd-run only has itself moved, then starts the program in its own place.
+    os.execvp(words[0], [*words, "--", sys.executable, "-s", "-S", folder, "swapped"])
+
+
+def swapped() -> None:
+    """What runs in that scope."""
+    stage.be(b"hog")
+    stage.say("pid", str(os.getpid()))
+    for _ in range(80):
+        stage.kept.append(os.urandom(stage.MIB))
+    stage.sleep()
 
 
 def machine_with_swap() -> None:
@@ -69,7 +108,10 @@ def clock_steps() -> None:
 
 ACTS: dict[str, Callable[..., None]] = {
     "machine": machine,
+    "machine-beside": machine_beside,
     "machine-with-swap": machine_with_swap,
+    "swapped-in-a-scope": swapped_in_a_scope,
+    "swapped": swapped,
     "memory-policy": memory_policy,
     "largest": largest,
     "growing-slowly": growing_slowly,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from tracer.repro.workloads import stage
 from tracer.repro.workloads.stage import MIB
 
-F_SETPIPE_SZ = 1031
+F_SETPIPE_SZ, MAP_NORESERVE = 1031, 0x4000
 READ_MIB, TRIED_MIB, CACHED_MIB = 80, 16, 12
 DATASET_ITEMS, COPIERS = 220_000, 4
 
@@ -161,14 +161,43 @@ def inodes() -> None:
         os.close(os.open(f"{where}/{number:0200}", os.O_CREAT | os.O_WRONLY))
 
 
+def page_tables() -> None:
+    """The same by page tables: one for each piece of 2 MiB of which a byte is read, and no page is ever written."""
+    stage.be(b"mapper")
+    for _ in range(256):
+        memory = mmap.mmap(-1, 1024 * MIB, mmap.MAP_ANONYMOUS | mmap.MAP_PRIVATE | MAP_NORESERVE)
+        memory.madvise(mmap.MADV_NOHUGEPAGE)
+        stage.kept.append(memory)
+        for at in range(0, len(memory), 2 * MIB):
+            stage.kept.append(memory[at])
+
+
+def group_elsewhere(victims: str, triggers: str) -> None:
+    """As `victim_elsewhere`, and the large one has a small companion in its cgroup."""
+    stage.be(b"job")
+    companion = stage.child(lambda: _be_with(victims), b"companion")
+    stage.hear("companion")
+    _play_elsewhere(victims, triggers, companion)
+
+
+def _be_with(node: str) -> None:
+    stage.enter(node)
+    stage.say("companion")
+    stage.sleep()
+
+
 def victim_elsewhere(victims: str, triggers: str) -> None:
     """Two processes in two cgroups below one limit: the large one is killed when the small one asks for more."""
     stage.be(b"job")
+    _play_elsewhere(victims, triggers)
+
+
+def _play_elsewhere(victims: str, triggers: str, *others: int) -> None:
     large = stage.child(lambda: _be_large(victims), b"large")
     stage.hear("large")
     small = stage.child(lambda: _be_the_last_straw(triggers), b"small")
-    codes = stage.end_of(large), stage.end_of(small)
-    stage.finish(codes[0] if codes[1] == 0 else 1)
+    died = {stage.end_of(pid) for pid in (large, *others)}
+    stage.finish(9 if died == {9} and stage.end_of(small) == 0 else 1)
 
 
 def _be_large(node: str) -> None:
@@ -209,6 +238,8 @@ ACTS: dict[str, Callable[..., None]] = {
     "copy-on-write": copy_on_write,
     "pipes": pipes,
     "inodes": inodes,
+    "page-tables": page_tables,
+    "group-elsewhere": group_elsewhere,
     "victim-elsewhere": victim_elsewhere,
     "slowly": slowly,
     "incompressible": incompressible,
