@@ -28,6 +28,7 @@ from tracer.events.log import (
     LoggedInvocation,
     LoggedKill,
     LoggedOther,
+    LoggedSwap,
     LoggedUsage,
 )
 from tracer.events.machine import (
@@ -119,6 +120,7 @@ AnyEvent = (
     | VmstatSample
     | LoggedInvocation
     | LoggedUsage
+    | LoggedSwap
     | LoggedDecision
     | LoggedKill
     | LoggedOther
@@ -130,7 +132,8 @@ AnyEvent = (
 __all__ = [
     "LAYOUTS", "RECORDING_SCHEMA", "AnyEvent", "Armed", "Attached", "CgroupSample", "Clock", "Constraint", "Disarmed",
     "Event", "Header", "HookStatus", "IdentityBy", "JobEnded", "JobStarted", "KernelEvent", "KernelStack", "Kind",
-    "LogEvent", "LogGap", "LoggedDecision", "LoggedInvocation", "LoggedKill", "LoggedOther", "LoggedUsage", "Losses",
+    "LogEvent", "LogGap", "LoggedDecision", "LoggedInvocation", "LoggedKill", "LoggedOther", "LoggedSwap",
+    "LoggedUsage", "Losses",
     "MarkedEnded", "Note", "OomDecision", "OomGlimpse", "OomLevel", "OomMark", "OomStack", "PidsOfProc",
     "PressureSample", "Printed", "ProcessExeced", "ProcessExited", "ProcessForked", "ProcessGone", "ProcessId",
     "ProcessLooked", "ProcessOrphaned", "ProcessSample", "ProcessSeen", "ReclaimSample", "SeenProgram", "SenderSeen",

@@ -38,6 +38,14 @@ class LoggedUsage(LogEvent, frozen=True, kw_only=True, gc=False):
     failcnt: int | None = None
 
 
+class LoggedSwap(LogEvent, frozen=True, kw_only=True, gc=False):
+    """`Free swap  = 0kB` and `Total swap = 98300kB` of the machine, a line each, in the report of a kill."""
+
+    counter: str
+    """`free` or `total`."""
+    size_bytes: int
+
+
 class LoggedDecision(LogEvent, frozen=True, kw_only=True, gc=False):
     """`oom-kill:constraint=...`: rate-limited, so a kill may come without one."""
 

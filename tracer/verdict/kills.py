@@ -97,6 +97,7 @@ class DyingMark(msgspec.Struct, frozen=True, kw_only=True):
     """A mark that was no kill: the process was dying already."""
 
     id: ProcessId
+    start_ns: int
     mark: OomMark
     why: str
     signal: SignalSent | None = None
@@ -122,10 +123,11 @@ def find_kills(story: Story) -> Kills:
     kills: dict[ProcessId, Kill] = {}
     dying: list[DyingMark] = []
     for mark in story.of(OomMark):
-        identity = process_id(mark.tgid, mark.start_ns)
+        tgid, start_ns = _marked(story, mark)
+        identity = process_id(tgid, start_ns)
         if identity in kills:
             continue  # a mark for each thread: the first one counts
-        found = _from_mark(story, identity, mark)
+        found = _from_mark(story, tgid, start_ns, mark)
         if isinstance(found, Kill):
             kills[identity] = found
         else:
@@ -154,7 +156,22 @@ def is_kernel_kill_signal(signal: SignalSent) -> bool:
     return signal.signal == SIGKILL and signal.info in KERNEL_INFO
 
 
-def _from_mark(story: Story, identity: ProcessId, mark: OomMark) -> Kill | DyingMark:
+def _marked(story: Story, mark: OomMark) -> tuple[int, int]:
+    """Whom the mark was for.
+
+    The tracepoint's older form has a thread's id alone, and who is dying already gets no signal that would tell more.
+    A process of that pid that was there then, and that had the mark when it exited, is the one.
+    """
+    if mark.tgid or story.pids_differ:
+        return mark.tgid, mark.start_ns
+    member = story.tree.alive_at(mark.tid, mark.ts_ns)
+    if member is None or member.exit is None or not member.exit.oom_marked:
+        return mark.tgid, mark.start_ns
+    return member.id.tgid, member.start_ns
+
+
+def _from_mark(story: Story, tgid: int, start_ns: int, mark: OomMark) -> Kill | DyingMark:
+    identity = process_id(tgid, start_ns)
     bracket = _bracket(story, identity, mark)
     frames = frames_at(story, mark.ts_ns, mark.tgid)
     logged = _logged_kill(story, mark)
@@ -162,10 +179,12 @@ def _from_mark(story: Story, identity: ProcessId, mark: OomMark) -> Kill | Dying
     status, why = _judge_bracket(bracket, in_kill_path, logged)
     if status == "absent":
         levels = _levels(story, mark)
-        return DyingMark(id=identity, mark=mark, why=why, signal=bracket, frames=frames, levels=levels)
+        return DyingMark(
+            id=identity, start_ns=start_ns, mark=mark, why=why, signal=bracket, frames=frames, levels=levels
+        )
     return Kill(
         id=identity,
-        start_ns=mark.start_ns,
+        start_ns=start_ns,
         at_ns=bracket.ts_ns if bracket is not None else mark.ts_ns,
         status=status,
         why=why,
@@ -175,7 +194,7 @@ def _from_mark(story: Story, identity: ProcessId, mark: OomMark) -> Kill | Dying
         levels=_levels(story, mark),
         decision=_decision(story, mark),
         logged=logged,
-        logged_decision=_logged_decision(story, mark.tgid, mark.ts_ns, unnamed=frames is None),
+        logged_decision=_logged_decision(story, tgid, mark.ts_ns, unnamed=frames is None),
         group_member=frames is not None and "oom_kill_memcg_member" in frames,
     )
 

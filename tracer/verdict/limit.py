@@ -7,7 +7,15 @@ from typing import NamedTuple
 import msgspec
 
 from tracer.attribution.cgroup_paths import place_of
-from tracer.events import CgroupSample, LoggedDecision, OomLevel, PressureSample
+from tracer.events import (
+    CgroupSample,
+    LogGap,
+    LoggedDecision,
+    LoggedInvocation,
+    LoggedSwap,
+    OomLevel,
+    PressureSample,
+)
 from tracer.units import NS_PER_S, format_bytes, format_duration, format_limit, has_limit
 from tracer.verdict.kills import Kill
 from tracer.verdict.model import Cause, Level, Limit, Rung, Status
@@ -209,16 +217,22 @@ def _others(chain: Sequence[Level]) -> str:
 
 def _machine(story: Story, kill: Kill, told: Constraint, chain: tuple[Level, ...]) -> Shortage:
     constraint = told.name
-    pressure = _pressure_before(story, kill)
+    pressure, swap = _pressure_before(story, kill), _swap_in_report(story, kill)
+    free, total = (pressure.swap_free_bytes, pressure.swap_total_bytes) if pressure else (None, None)
+    if swap:
+        free, total = (each.size_bytes for each in swap)
     limit = Limit(
         constraint=constraint,
         constraint_by=told.by,
         chain=chain,
         mem_available_bytes=pressure.mem_available_bytes if pressure else None,
-        swap_free_bytes=pressure.swap_free_bytes if pressure else None,
-        swap_total_bytes=pressure.swap_total_bytes if pressure else None,
+        swap_free_bytes=free,
+        swap_total_bytes=total,
     )
-    memory = f"; {_memory(pressure, kill.at_ns)}" if pressure else ""
+    parts = [_memory(pressure, kill.at_ns)] if pressure else []
+    if total:
+        parts.append(f"{'at the kill ' if swap else ''}swap {format_bytes(free)} free of {format_bytes(total)}")
+    memory = f"; {', '.join(parts)}" if parts else ""
     if constraint is None:
         statement = f"which limit ran out was not observed{memory}"
         rung: Rung | None = "proc" if pressure else None
@@ -230,7 +244,7 @@ def _machine(story: Story, kill: Kill, told: Constraint, chain: tuple[Level, ...
         "CONSTRAINT_CPUSET": "the memory nodes of its cpuset were full",
         "CONSTRAINT_MEMORY_POLICY": "the memory nodes of its memory policy were full",
     }[constraint]
-    evidence = tuple(e.seq for e in (kill.decision, kill.logged_decision, pressure) if e is not None)
+    evidence = tuple(e.seq for e in (kill.decision, kill.logged_decision, pressure, *swap) if e is not None)
     return Shortage(
         cause=CAUSES[constraint],
         status="present" if told.sure else "not_observed",
@@ -256,9 +270,24 @@ def _pressure_before(story: Story, kill: Kill) -> PressureSample | None:
     return before[-1] if before else None
 
 
+def _swap_in_report(story: Story, kill: Kill) -> tuple[LoggedSwap, ...]:
+    """What of the machine's swap was free and what there was, as the kernel's report of this kill has it.
+
+    At the kill itself: a sample may be seconds old by then, and swap is full within these. Reports do not overlap
+    (oom_lock): what stands between a report's first line and its decision is its own. Empty: not to be had.
+    """
+    decision = kill.logged_decision
+    last = decision.log_seq if decision is not None else None
+    if last is None:
+        return ()
+    begun = [e for e in story.of(LoggedInvocation) if e.trusted and e.log_seq is not None and e.log_seq < last]
+    if not begun or any(gap.ts_ns >= begun[-1].ts_ns for gap in story.of(LogGap)):
+        return ()  # another report's, for all that is known
+    first = begun[-1].log_seq or 0
+    found = {e.counter: e for e in story.of(LoggedSwap) if e.trusted and first < (e.log_seq or 0) < last}
+    return (found["free"], found["total"]) if found.keys() == {"free", "total"} else ()
+
+
 def _memory(pressure: PressureSample, at_ns: int) -> str:
-    text = f"{format_duration(at_ns - pressure.ts_ns)} before, "
-    text += f"{format_bytes(pressure.mem_available_bytes)} of {format_bytes(pressure.mem_total_bytes)} were available"
-    if pressure.swap_total_bytes:
-        text += f", swap {format_bytes(pressure.swap_free_bytes)} free of {format_bytes(pressure.swap_total_bytes)}"
-    return text
+    available, total = format_bytes(pressure.mem_available_bytes), format_bytes(pressure.mem_total_bytes)
+    return f"{format_duration(at_ns - pressure.ts_ns)} before, {available} of {total} were available"

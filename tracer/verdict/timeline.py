@@ -191,7 +191,7 @@ def _own_cgroup(case: Case) -> set[int]:
 
 def _dying(case: Case, primary: Finding) -> Iterable[Entry]:
     for mark in case.kills.dying:
-        outside = not case.story.is_ours(mark.mark.tgid, mark.mark.start_ns)
+        outside = not case.story.is_ours(mark.id.tgid, mark.start_ns)
         who = f"{mark.mark.comm} {mark.id.tgid}" if outside else people.short(case.story, mark.id)
         if not mark.id.tgid:  # an old kernel's tracepoint tells the thread alone
             who = f"thread {mark.mark.tid}"

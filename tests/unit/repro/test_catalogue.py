@@ -14,7 +14,9 @@ ORDER = ("possible", "likely", "proved")
 PROGRAMS = ("dataloader", "storm")
 MACHINE_WIDE = {
     "machine",
+    "machine-beside",
     "machine-with-swap",
+    "swapped-in-a-scope",
     "memory-policy",
     "largest",
     "growing-slowly",
@@ -53,7 +55,7 @@ def test_what_uses_a_machine_up_is_for_guests_alone(scenario):
     changes = bool(scenario.stage.sysctls) or (
         scenario.stage.memory_mib is None and "memory.high" not in scenario.stage.files
     )
-    if scenario.act[0] in MACHINE_WIDE or changes or scenario.actor in {("sysrq",), ("earlyoom",)}:
+    if scenario.act[0] in MACHINE_WIDE or changes or scenario.actor in {("sysrq",), ("earlyoom",), ("systemd-oomd",)}:
         assert scenario.where == "guest"
 
 

@@ -7,10 +7,12 @@ import msgspec
 import pytest
 
 from tests.unit.verdict.marks import OTHER, TRIGGER, VICTIM, begun, decided, found, marked, only
-from tests.unit.verdict.scenes import DYING_STACK, KILL_STACK, identity, start_of
-from tracer.events import KernelStack, SignalInfo
+from tests.unit.verdict.scenes import DYING_STACK, KILL_STACK, Scene, changed, identity, start_of
+from tracer.events import Header, KernelStack, SignalInfo, process_id
 from tracer.units import NS_PER_MS, NS_PER_S, TICK_NS
+from tracer.verdict.kills import find_kills
 from tracer.verdict.stacks import functions
+from tracer.verdict.story import Story
 
 GROUP_STACK = ("mark_oom_victim", "__oom_kill_process", "oom_kill_memcg_member", "mem_cgroup_scan_tasks")
 
@@ -103,6 +105,54 @@ def test_a_mark_is_a_kill_as_far_as_signal_stack_and_log_say(
     assert 1 == len(kills.kills) + len(kills.dying)
     assert words in told[0].why
     assert status == "absent" or status == kills.kills[0].status
+
+
+def marked_by_its_thread(frames: tuple[str, ...], *, tid: int = VICTIM, **exited: Any) -> Scene:
+    """A mark of the tracepoint's older form, of one that got no signal by which more would be known."""
+    scene = begun()
+    marked(scene, frames, tgid=0, start_ns=0, tid=tid, comm="")
+    scene.pass_time(NS_PER_MS)
+    if exited:
+        scene.exit(VICTIM, 9, **exited)
+    return scene
+
+
+def test_a_mark_that_tells_a_thread_alone_is_of_the_process_that_had_it_when_it_exited() -> None:
+    dying = found(marked_by_its_thread(DYING_STACK, oom_marked=1))
+    killed = found(marked_by_its_thread(KILL_STACK, oom_marked=1))
+
+    assert [(identity(VICTIM), start_of(VICTIM))] == [(one.id, one.start_ns) for one in dying.dying]
+    assert [(identity(VICTIM), start_of(VICTIM))] == [(one.id, one.start_ns) for one in killed.kills]
+    assert ((), ()) == (dying.kills, killed.dying)
+    # Its SIGKILL was not seen all the same.
+    assert "not_observed" == killed.kills[0].status
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"oom_marked": 0},
+        {"oom_marked": 1, "tid": OTHER},
+        {"oom_marked": 1, "tid": VICTIM + 1000},
+        {"oom_marked": 1, "start_ns": start_of(VICTIM) + TICK_NS},
+    ],
+    ids=["no exit", "not marked", "another process", "some thread", "another one of that pid"],
+)
+@pytest.mark.parametrize("frames", [DYING_STACK, KILL_STACK])
+def test_a_mark_that_tells_a_thread_alone_is_else_of_nobody_known(
+    frames: tuple[str, ...], fields: dict[str, int]
+) -> None:
+    kills = found(marked_by_its_thread(frames, **fields))
+
+    assert [process_id(0, 0)] == [one.id for one in (*kills.kills, *kills.dying)]
+
+
+def test_a_mark_that_tells_a_thread_alone_is_of_nobody_where_pids_are_others_to_the_kernel() -> None:
+    scene = marked_by_its_thread(DYING_STACK, oom_marked=1)
+    events = changed(scene.events, Header, own_pid_namespace=True)
+
+    assert [process_id(0, 0)] == [one.id for one in find_kills(Story(events)).dying]
 
 
 @pytest.mark.parametrize("name", ["mark_oom_victim", "oom_kill_process", "__oom_kill_process", "out_of_memory"])

@@ -45,7 +45,6 @@ _LINES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
                 rf"|(?:{_MESSAGES}): Kill process \d+ \(.*\) score -?\d+ or sacrifice child"
                 r"|Tasks state \(memory values in pages\):|Mem-Info:"
                 r"|Node \d+ \S+ free:\d+kB (?:boost:\d+kB )?min:\d+kB low:\d+kB .*"
-                r"|(?:Free|Total) swap  ?= ?\d+kB"
             ),
         ),
     )

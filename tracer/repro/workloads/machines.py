@@ -47,7 +47,7 @@ def swapped_in_a_scope() -> None:
     words = ["systemd-run", "--scope", "--quiet", *(f"--property={limit}" for limit in limits)]
     folder = os.path.dirname(os.path.abspath(__file__))
     # It keeps the pid: systemd-run only has itself moved, then starts the program in its own place.
-    os.execvp(words[0], [*words, "--", sys.executable, "-s", "-S", folder, "swapped"])
+    os.execvp(words[0], [*words, "--", sys.executable, "-s", "-S", folder, "swapped"])  # noqa: S606
 
 
 def swapped() -> None:

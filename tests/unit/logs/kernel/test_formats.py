@@ -3,7 +3,7 @@
 
 import pytest
 
-from tracer.events import LoggedDecision, LoggedInvocation, LoggedKill, LoggedOther, LoggedUsage
+from tracer.events import LoggedDecision, LoggedInvocation, LoggedKill, LoggedOther, LoggedSwap, LoggedUsage
 from tracer.logs.kernel import parse_record
 
 
@@ -89,6 +89,26 @@ def test_counters_are_read(text, expected):
     assert (usage.counter, usage.usage_bytes, usage.limit_bytes, usage.failcnt) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Free swap  = 0kB", ("free", 0)),
+        ("Total swap = 98300kB", ("total", 98300 << 10)),
+        ("Free swap = 5kB", ("free", 5 << 10)),
+    ],
+)
+def test_swap_of_the_machine_is_read(text, expected):
+    swap = parse(text)
+
+    assert isinstance(swap, LoggedSwap)
+    assert (swap.counter, swap.size_bytes) == expected
+
+
+@pytest.mark.parametrize("text", ["Free swap  = -4kB", "Free swap  = 0kB x", "x Free swap  = 0kB", "Used swap = 1kB"])
+def test_what_only_looks_like_it_is_none(text):
+    assert parse(text) is None
+
+
 DECISION = "oom-kill:constraint={},nodemask={},cpuset=pod,mems_allowed={},{}task_memcg=/a/b,task=python3,pid=12,uid=3"
 
 
@@ -165,8 +185,6 @@ def test_a_line_of_keys_alone_is_read_in_no_time_and_its_names_are_unknown():
         ("Out of memory: Kill process 9 (x) score 900 or sacrifice child", "report"),
         ("Mem-Info:", "report"),
         ("Node 0 Normal free:44kB boost:0kB min:45kB low:56kB high:67kB reserved_highatomic:0KB", "report"),
-        ("Free swap  = 0kB", "report"),
-        ("Total swap = 8388604kB", "report"),
     ],
 )
 def test_other_lines_of_a_report_are_kept(text, about):
