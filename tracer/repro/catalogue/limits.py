@@ -6,6 +6,7 @@ from tracer.repro.scenario import HOST_OOM, Expected, Node, Scenario, Stage
 TREE = Stage(memory_mib=64, below=(Node(path="victim"), Node(path="trigger")))
 GROUP = Stage(memory_mib=64, below=(Node(path="victim", files={"memory.oom.group": "1"}), Node(path="trigger")))
 DEEP_TREE = Stage(memory_mib=64, below=(Node(path="mid", memory_mib=1024), Node(path="mid/a"), Node(path="mid/b")))
+EQUAL = Stage(memory_mib=256, below=(Node(path="outer", memory_mib=64), Node(path="outer/inner", memory_mib=64)))
 
 SCENARIOS = (
     Scenario(
@@ -54,6 +55,22 @@ SCENARIOS = (
             trigger="small",
             limit=".",
             not_blamed="small",
+            status="exit 9",
+        ),
+    ),
+    Scenario(
+        name="equal-limits",
+        what="two cgroups, one within the other, have the same limit, and both are full at once",
+        why="a cgroup's own structures are charged to its parent (mem_cgroup_alloc(), mm/memcontrol.c, 5.9), so the "
+        "outer counter is full that much earlier: page_counter_try_charge() (mm/page_counter.c)",
+        act=("grow-in", "outer/inner"),
+        stage=EQUAL,
+        expected=Expected(
+            cause=("host_oom_cgroup",),
+            killed=(1, 1),
+            victim="grower",
+            trigger="grower",
+            limit="outer",
             status="exit 9",
         ),
     ),

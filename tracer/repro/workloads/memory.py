@@ -172,6 +172,17 @@ def page_tables() -> None:
             stage.kept.append(memory[at])
 
 
+def grow_in(node: str) -> None:
+    """A child moves into a cgroup further down and grows there."""
+    stage.be(b"job")
+    stage.finish(stage.end_of(stage.child(lambda: _grow_there(node), b"grower")))
+
+
+def _grow_there(node: str) -> None:
+    stage.enter(node)
+    stage.eat()
+
+
 def group_elsewhere(victims: str, triggers: str) -> None:
     """As `victim_elsewhere`, and the large one has a small companion in its cgroup."""
     stage.be(b"job")
@@ -239,6 +250,7 @@ ACTS: dict[str, Callable[..., None]] = {
     "pipes": pipes,
     "inodes": inodes,
     "page-tables": page_tables,
+    "grow-in": grow_in,
     "group-elsewhere": group_elsewhere,
     "victim-elsewhere": victim_elsewhere,
     "slowly": slowly,
