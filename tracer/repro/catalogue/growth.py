@@ -67,7 +67,7 @@ SCENARIOS = (
         why="the largest process is chosen: oom_badness() is its resident and swapped memory and page tables "
         "(mm/oom_kill.c)",
         act=("dataloader", "--workers", "4", "--leaking-worker", "2", "--rate-mib", "300", "--dataset-mib", "8",
-             "--worker-mib", "4"),
+             "--worker-mib", "4", "--seconds", "120"),
         stage=Stage(memory_mib=192),
         expected=Expected(
             cause=("host_oom_cgroup",),

@@ -80,7 +80,7 @@ SCENARIOS = (
         why="mem_cgroup_get_oom_group() and oom_kill_memcg_member() (mm/oom_kill.c): a signal and a mark each; the "
         "first victim is killed and counted once more as a member",
         act=("dataloader", "--ranks", "4", "--workers", "2", "--leaking-rank", "1", "--leaking-worker", "1",
-             "--rate-mib", "400", "--dataset-mib", "8", "--worker-mib", "4"),
+             "--rate-mib", "400", "--dataset-mib", "8", "--worker-mib", "4", "--seconds", "120"),
         stage=Stage(memory_mib=384, files={"memory.oom.group": "1"}),
         needs=("cgroup_v2", "group_kill"),
         expected=Expected(

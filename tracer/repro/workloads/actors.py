@@ -148,15 +148,21 @@ def earlyoom() -> None:
     pid = _job()
     free = stage.value("/proc/meminfo", "MemAvailable:") * 100 // stage.value("/proc/meminfo", "MemTotal:")
     percent = max(2, free - 10)
+    log = os.path.join(stage.folder(), "earlyoom")
+    command = ["earlyoom", "-m", f"{percent},1", "-s", "100,100", "-r", "0", "--prefer", "^hog$"]
     try:
-        daemon = subprocess.Popen(["earlyoom", "-m", f"{percent},1", "-s", "100,100", "-r", "0", "--prefer", "^hog$"])
+        with open(log, "wb") as file:
+            daemon = subprocess.Popen(command, stdout=file, stderr=file)
     except OSError as error:
         stage.say("cannot", f"earlyoom does not start: {error.strerror}")
         os.kill(pid, signal.SIGKILL)
         return
+    stage.wait_for(lambda: "sending SIGTERM when" in _text(log) or daemon.poll() is not None)
+    stage.say("watched")
     stage.wait_for(lambda: not os.path.exists(f"/proc/{pid}"))
     daemon.terminate()
     daemon.wait()
+    print(_text(log), flush=True)
 
 
 def systemd_oomd() -> None:

@@ -5,7 +5,6 @@ import ctypes
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable
 
 from tracer.repro.workloads import stage
@@ -64,10 +63,16 @@ def namespace_init() -> None:
 
 def _be_init() -> None:
     for number in range(SLEEPERS):
-        stage.child(stage.sleep, b"inmate%d" % number)
+        stage.child(lambda number=number: _be_inmate(number), b"inmate%d" % number)  # type: ignore[misc]
     stage.be_chosen()
-    time.sleep(0.2)
+    for number in range(SLEEPERS):
+        stage.hear(f"inmate{number}")
     stage.eat()
+
+
+def _be_inmate(number: int) -> None:
+    stage.say(f"inmate{number}")
+    stage.sleep()
 
 
 def nested_namespaces() -> None:

@@ -92,6 +92,7 @@ def growing_slowly() -> None:
     stage.be(b"hog")
     stage.be_chosen(500)
     stage.say("pid", str(os.getpid()))
+    stage.hear("watched")
     stage.eat(EVERYTHING_MIB, pause_s=0.01)
 
 

@@ -6,7 +6,6 @@ import fcntl
 import mmap
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 
 from tracer.repro.workloads import stage
@@ -124,19 +123,28 @@ def copy_on_write() -> None:
     stage.be(b"main")
     dataset = [str(number) + " of a dataset" for number in range(DATASET_ITEMS)]
     stage.prctl(stage.PR_SET_CHILD_SUBREAPER, 1)
-    workers = [stage.child(lambda: _look(dataset), b"pt_data_worker") for _ in range(COPIERS)]
-    time.sleep(0.2)
+    workers = [
+        stage.child(lambda number=number: _look(dataset, number), b"pt_data_worker")  # type: ignore[misc]
+        for number in range(COPIERS)
+    ]
     stage.say("look")
-    codes = [stage.end_of(pid) for pid in workers]
-    stage.finish(max(codes))
+    os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+    stage.say("over")
+    stage.finish(max(stage.end_of(pid) for pid in workers))
 
 
-def _look(dataset: list[str]) -> None:
+def _look(dataset: list[str], number: int) -> None:
     stage.prctl(stage.PR_SET_PDEATHSIG, signal.SIGKILL)
     stage.hear("look")
     seen = list(dataset)  # each item's count of references is written to
-    time.sleep(2)
+    stage.say(f"looked{number}")
+    # Kept until all have a copy, or one of them died of it.
+    stage.wait_for(lambda: _said("over") or all(_said(f"looked{each}") for each in range(COPIERS)))
     del seen
+
+
+def _said(what: str) -> bool:
+    return os.path.exists(os.path.join(stage.folder(), what))
 
 
 def pipes() -> None:
