@@ -3,11 +3,12 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.unit.verdict.marks import OTHER, TRIGGER, VICTIM, begun, decided, incident, marked, shot
 from tests.unit.verdict.scenes import DYING_STACK, KILL_STACK, RANK, WORKERS, Scene, primary
-from tracer.events import Header
+from tracer.events import Header, OomLevel
 from tracer.units import MIB, NS_PER_MS, NS_PER_S
 from tracer.verdict.judge import judge
 
@@ -106,6 +107,54 @@ def test_without_members_no_oom_group_is_told() -> None:
     scene.kill(VICTIM)
 
     assert () == incident(scene).caveats
+
+
+def two_killed(depth: int, *, stack: tuple[str, ...] = (), owners: tuple[int, ...] = (1,), both: bool = True) -> Scene:
+    """With memory.oom.group set so many levels above the victims; whose limit it was, if any, is said by `owners`."""
+    scene = begun()
+    for pid in (VICTIM, OTHER) if both else (VICTIM,):
+        scene.oom_signal(pid, TRIGGER)
+        mark = scene.mark(pid, TRIGGER)
+        # Without counts two full levels cannot be told apart.
+        counts = [int(each in owners) if len(owners) < 2 else None for each in range(3)]
+        scene.levels(mark, owners=owners, oom=counts)  # type: ignore[arg-type]
+        scene.stack(mark, stack or ("?",))
+        scene.log_decision(pid, oom_memcg="/run-7f3" if owners == (1,) else None)
+        scene.log_kill(pid, memcg=bool(owners))
+        scene.exit(pid, 9, oom_marked=1)
+    scene.items = [
+        msgspec.structs.replace(each, oom_group=int(each.depth == depth)) if isinstance(each, OomLevel) else each
+        for each in scene.items
+    ]
+    return scene
+
+
+def tells_of_a_group(scene: Scene) -> bool:
+    return any("memory.oom.group is set" in caveat for caveat in incident(scene).caveats)
+
+
+@pytest.mark.parametrize(("depth", "told"), [(0, True), (1, True), (2, False)])
+def test_without_stacks_an_oom_group_is_told_where_it_was_set_no_higher_than_the_limit(depth: int, told: bool) -> None:
+    assert told == tells_of_a_group(two_killed(depth))
+
+
+def test_of_one_victim_no_group_is_told() -> None:
+    assert not tells_of_a_group(two_killed(0, both=False))
+
+
+@pytest.mark.parametrize(("depth", "told"), [(0, True), (1, False), (2, False)])
+def test_where_two_limits_may_have_been_hit_the_lower_one_bounds_the_group(depth: int, told: bool) -> None:
+    assert told == tells_of_a_group(two_killed(depth, owners=(0, 1), stack=KILL_STACK))
+
+
+def test_where_no_limit_is_known_no_group_is_told() -> None:
+    assert not tells_of_a_group(two_killed(0, owners=(), stack=KILL_STACK))
+
+
+def test_for_the_machines_memory_an_oom_group_may_be_set_on_any_level() -> None:
+    machine = (*KILL_STACK[:4], "__alloc_pages_slowpath")
+
+    assert tells_of_a_group(two_killed(1, stack=machine, owners=()))
 
 
 def test_a_summary_says_when_and_how_much_where_that_is_known() -> None:

@@ -112,7 +112,7 @@ SCENARIOS = (
     Scenario(
         name="mlocked",
         what="memory that is locked grows, as memory does that is pinned for a device",
-        why="mlock(2) populates the pages at once, in the caller's context: do_mlock(), __mm_populate() (mm/mlock.c)",
+        why="mlock(2) populates the pages at once, in the caller's context: do_mlock(), __mm_populate() (mm/gup.c)",
         act=("mlocked",),
         expected=Expected(
             cause=("host_oom_cgroup",), killed=(1, 1), victim="pinner", limit=".", status="signal 9"

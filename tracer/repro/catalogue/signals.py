@@ -77,7 +77,7 @@ SCENARIOS = (
     Scenario(
         name="parents-death",
         what="a process had asked for SIGKILL when its parent ends, and the parent ends",
-        why="PR_SET_PDEATHSIG: reparent_leader() sends it as the parent exits (kernel/exit.c)",
+        why="PR_SET_PDEATHSIG: forget_original_parent() sends it as the parent exits (kernel/exit.c)",
         act=("parents-death",),
         expected=Expected(
             cause=("exited",), also=("kernel_sigkill_other",), status="exit 0", never=HOST_OOM

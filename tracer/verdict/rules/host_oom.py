@@ -54,6 +54,19 @@ def find(case: Case) -> Iterable[Finding]:
         yield _finding(case, group)
 
 
+def _in_a_group(shot: _Shot) -> bool:
+    """Whether memory.oom.group was set where the kernel looks for it.
+
+    From the victim's cgroup up to the one whose limit was hit, else up to the root: mem_cgroup_get_oom_group().
+    """
+    chain = shot.shortage.limit.chain
+    owners = [index for index, level in enumerate(chain) if level.owner]
+    if shot.shortage.cause == "host_oom_cgroup" and not owners:
+        return False
+    looked_at = shot.kill.levels[: owners[0] + 1] if owners else shot.kill.levels
+    return any(level.oom_group for level in looked_at)
+
+
 def _same_incident(first: _Shot, shot: _Shot) -> bool:
     if shot.kill.at_ns - first.kill.at_ns > ONE_INCIDENT_NS:
         return False
@@ -87,7 +100,7 @@ def _finding(case: Case, shots: list[_Shot]) -> Finding:
         caveats.append(f"Of the other {len(shots) - 1} victims, {alive} were not seen to die of it.")
     if unsure:
         caveats.append(f"Of the other {len(shots) - 1} victims, the kill of {unsure} was not seen in full.")
-    if kill.group_member or any(s.kill.group_member for s in shots):
+    if any(s.kill.group_member for s in shots) or (len(shots) > 1 and any(_in_a_group(s) for s in shots)):
         caveats.append("memory.oom.group is set: the kernel kills every process of the group together.")
     incident = Incident(
         cause=shortage.cause,
