@@ -77,8 +77,8 @@ SCENARIOS = (
     Scenario(
         name="group-kill",
         what="memory.oom.group takes a whole training job: launcher, 4 ranks, 8 workers",
-        why="mem_cgroup_get_oom_group() (mm/memcontrol.c), then oom_kill_memcg_member() (mm/oom_kill.c) for each: a signal "
-        "and a mark; the first victim is killed and counted once more as a member",
+        why="mem_cgroup_get_oom_group() (mm/memcontrol.c), then oom_kill_memcg_member() (mm/oom_kill.c) for each: a "
+        "signal and a mark; the first victim is killed and counted once more as a member",
         act=("dataloader", "--ranks", "4", "--workers", "2", "--leaking-rank", "1", "--leaking-worker", "1",
              "--rate-mib", "400", "--dataset-mib", "8", "--worker-mib", "4", "--seconds", "120"),
         stage=Stage(memory_mib=384, files={"memory.oom.group": "1"}),
