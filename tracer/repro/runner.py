@@ -201,7 +201,10 @@ def _beside(scenario: Scenario, environ: Mapping[str, str]) -> Iterator[Callable
         tell = watchdog.stdin
         assert tell is not None
         if scenario.actor is not None:
-            stack.callback(_end, _start(scenario.actor, environ, stdin=subprocess.DEVNULL))
+            actor = _start(scenario.actor, environ, stdin=subprocess.PIPE)
+            stack.callback(_end, actor)
+            assert actor.stdin is not None
+            stack.callback(actor.stdin.close)  # by which it knows that all is over
         try:
             yield lambda pid: print(pid, file=tell, flush=True)
         finally:
@@ -222,7 +225,7 @@ def _start(words: tuple[str, ...], environ: Mapping[str, str], *, stdin: int) ->
 def _end(process: "subprocess.Popen[str]") -> None:
     """It has done its part by now, or never will."""
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(timeout=5)
+        process.wait(timeout=5 * (GUEST_PATIENCE if is_guest() else 1))
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()

@@ -139,10 +139,9 @@ SCENARIOS = (
         where="guest",
         needs=("earlyoom",),
         stage=UNLIMITED,
-        # A cause of its own, userspace_oom_daemon, needs such daemons to be known first.
         expected=Expected(
-            cause=("sigterm", "sigkill"),
-            sender="outside",
+            cause=("userspace_oom_daemon",),
+            sender="daemon",
             sender_comm="earlyoom",
             victim="hog",
             never=HOST_OOM,
@@ -160,8 +159,8 @@ SCENARIOS = (
         needs=("cgroup_v2", "systemd", "systemd_oomd", "psi", "memsw", "swap"),
         stage=Stage(memory_mib=None, swap=True),
         expected=Expected(
-            cause=("sigkill",),
-            sender="outside",
+            cause=("userspace_oom_daemon",),
+            sender="daemon",
             sender_comm="systemd-oomd",
             victim="hog",
             status="signal 9",

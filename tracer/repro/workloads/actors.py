@@ -159,7 +159,7 @@ def earlyoom() -> None:
         return
     stage.wait_for(lambda: "sending SIGTERM when" in _text(log) or daemon.poll() is not None)
     stage.say("watched")
-    stage.wait_for(lambda: not os.path.exists(f"/proc/{pid}"))
+    _until_over()
     daemon.terminate()
     daemon.wait()
     print(_text(log), flush=True)
@@ -178,10 +178,15 @@ def systemd_oomd() -> None:
         pid = _job()
         if not started:
             os.kill(pid, signal.SIGKILL)
-        stage.wait_for(lambda: not os.path.exists(f"/proc/{pid}"))
+        _until_over()
     finally:
         os.remove(OOMD_SETTINGS)
         subprocess.run(["systemctl", "stop", "systemd-oomd.service", "systemd-oomd.socket"], check=False)
+
+
+def _until_over() -> None:
+    """Until the scenario has been watched to its end: who sent a signal is looked at while it is there."""
+    sys.stdin.buffer.raw.read()  # type: ignore[union-attr]
 
 
 def _be_killer() -> None:
