@@ -24,6 +24,8 @@ HANDLED = (signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV, signal.SIGTERM)
 SAMPLES_A_SECOND = 20
 BATCH = b"b" * 4096
 FAILED = 1
+BARRIER = "DATALOADER_BARRIER"
+"""Two descriptors: to say that one has started, and to wait on."""
 
 
 def main() -> int:
@@ -47,7 +49,11 @@ def main() -> int:
 
 def launch(options: argparse.Namespace) -> int:
     """As torchrun: each rank a session of its own; when one fails the others are ended."""
-    ranks = [start_rank(rank, options.ranks) for rank in range(options.ranks)]
+    started_fd, start_fd = os.pipe()
+    go_fd, hold_fd = os.pipe()
+    ranks = [start_rank(rank, options.ranks, (start_fd, go_fd)) for rank in range(options.ranks)]
+    os.set_blocking(started_fd, False)
+    workers_left = options.ranks * options.workers if options.start_method == "fork" else 0
     stopped = [False]
 
     def stop(_number: int, _frame: object) -> None:
@@ -59,6 +65,11 @@ def launch(options: argparse.Namespace) -> int:
     failed = None
     while failed is None and any(rank.poll() is None for rank in ranks):
         time.sleep(0.05)
+        if hold_fd >= 0:
+            workers_left -= count_started(started_fd)
+            if workers_left <= 0:
+                os.close(hold_fd)
+                hold_fd = -1
         failed = next((number for number, rank in enumerate(ranks) if rank.poll() not in (None, 0)), None)
     if failed is None:
         return FAILED if stopped[0] else 0
@@ -68,7 +79,25 @@ def launch(options: argparse.Namespace) -> int:
     return FAILED
 
 
-def start_rank(rank: int, ranks: int) -> "subprocess.Popen[bytes]":
+def count_started(started_fd: int) -> int:
+    """How many workers have said so since the last look."""
+    try:
+        return len(os.read(started_fd, 4096))
+    except BlockingIOError:
+        return 0
+
+
+def wait_for_all() -> None:
+    """A worker begins when all of them are there: what it takes must not keep the others from being started."""
+    fds = os.environ.get(BARRIER)
+    if fds is None:
+        return
+    start_fd, go_fd = map(int, fds.split(","))
+    os.write(start_fd, b".")
+    os.read(go_fd, 1)  # ends when the launcher lets go of the other end, or is gone
+
+
+def start_rank(rank: int, ranks: int, fds: "tuple[int, int]") -> "subprocess.Popen[bytes]":
     """The same program again, with the variables that make it a rank."""
     variables = {
         "RANK": rank,
@@ -82,8 +111,9 @@ def start_rank(rank: int, ranks: int) -> "subprocess.Popen[bytes]":
         "MASTER_PORT": 29500,
     }
     environ = os.environ | {name: str(value) for name, value in variables.items()}
+    environ[BARRIER] = ",".join(map(str, fds))
     command = [sys.executable, "-u", os.path.abspath(__file__), *sys.argv[1:]]
-    return subprocess.Popen(command, env=environ, start_new_session=True)
+    return subprocess.Popen(command, env=environ, start_new_session=True, pass_fds=fds)
 
 
 def end(ranks: "list[subprocess.Popen[bytes]]") -> None:
@@ -191,6 +221,8 @@ def work(write_fd: int, options: argparse.Namespace, *, leaks: bool) -> int:
     else:
         ctypes.CDLL(None).prctl(PR_SET_NAME, b"pt_data_worker", 0, 0, 0)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if options.start_method == "fork":  # the others keep no descriptor of their parent's
+        wait_for_all()
     own = bytes([1]) * (options.worker_mib * MIB)
     cache: list[bytes] = []
     sample_bytes = options.rate_mib * MIB // SAMPLES_A_SECOND

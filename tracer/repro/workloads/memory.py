@@ -6,6 +6,7 @@ import fcntl
 import mmap
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 
 from tracer.repro.workloads import stage
@@ -50,7 +51,9 @@ def tmpfs_full() -> None:
             file.truncate(4 * MIB)
             stage.touch(mmap.mmap(file.fileno(), 4 * MIB))
 
-    stage.finish(stage.end_of(stage.child(write_batch, b"batcher")))
+    code = stage.end_of(stage.child(write_batch, b"batcher"))
+    time.sleep(2)  # as a trainer takes its time to end; the tmpfs goes with it, and can be looked at no more
+    stage.finish(code)
 
 
 def tmpfs_dataset() -> None:
@@ -194,12 +197,14 @@ def _grow_there(node: str) -> None:
 def group_elsewhere(victims: str, triggers: str) -> None:
     """As `victim_elsewhere`, and the large one has a small companion in its cgroup."""
     stage.be(b"job")
+    stage.be_spared()
     companion = stage.child(lambda: _be_with(victims), b"companion")
     stage.hear("companion")
     _play_elsewhere(victims, triggers, companion)
 
 
 def _be_with(node: str) -> None:
+    stage.be_chosen(0)
     stage.enter(node)
     stage.say("companion")
     stage.sleep()
@@ -208,6 +213,7 @@ def _be_with(node: str) -> None:
 def victim_elsewhere(victims: str, triggers: str) -> None:
     """Two processes in two cgroups below one limit: the large one is killed when the small one asks for more."""
     stage.be(b"job")
+    stage.be_spared()
     _play_elsewhere(victims, triggers)
 
 

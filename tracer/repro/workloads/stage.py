@@ -84,6 +84,16 @@ def be_chosen(oom_score_adj: int = 1000) -> None:
         file.write(str(oom_score_adj))
 
 
+def be_spared() -> None:
+    """Where that is allowed, have the OOM killer never take this one, nor its children unless they say otherwise.
+
+    A victim that is past exit_mm() is chosen no more, while on a slow machine its memory is still being freed: the
+    next one is taken then, though there will be enough.
+    """
+    with contextlib.suppress(PermissionError):
+        be_chosen(-1000)
+
+
 def take(size_bytes: int, *, shared: bool = False) -> mmap.mmap:
     """Anonymous memory, every page touched."""
     memory = mmap.mmap(-1, size_bytes, mmap.MAP_ANONYMOUS | (mmap.MAP_SHARED if shared else mmap.MAP_PRIVATE))

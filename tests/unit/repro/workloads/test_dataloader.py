@@ -117,3 +117,23 @@ def test_a_launcher_that_is_told_to_end_ends_all(job):
     process.communicate(timeout=DEADLINE_S)
 
     assert process.returncode == 1
+
+
+def test_no_worker_begins_before_all_are_there():
+    started_fd, start_fd = os.pipe()
+    go_fd, hold_fd = os.pipe()
+    environ = {"PATH": os.environ["PATH"], "RANK": "0", "DATALOADER_BARRIER": f"{start_fd},{go_fd}"}
+    command = [sys.executable, "-S", str(PROGRAM), *SMALL, "--workers", "2", "--seconds", "1"]
+    rank = subprocess.Popen(command, env=environ, pass_fds=(start_fd, go_fd), stdout=subprocess.PIPE, text=True)
+    try:
+        said = b""
+        while len(said) < 2:
+            said += os.read(started_fd, 2)
+        # Nobody let them begin: the rank's time passes without a batch.
+        assert rank.wait(DEADLINE_S) == 0
+        assert "done after 0 steps" in rank.stdout.read()
+    finally:
+        for fd in (started_fd, start_fd, go_fd, hold_fd):
+            os.close(fd)
+        rank.kill()
+        rank.communicate()
