@@ -20,6 +20,7 @@ from tracer.events import (
     LoggedDecision,
     LoggedKill,
     LoggedOther,
+    LoggedSwap,
     Losses,
     OomMark,
     ProcessExited,
@@ -63,6 +64,9 @@ def unlike_what_was_captured(capture, events, document):
 
 def bare(event):
     """A log event without what is of its run."""
+    if isinstance(event, LoggedSwap):  # captures of before it had a class have the line as text, which says it all
+        text = {name: getattr(event, name) for name in LogEvent.__struct_fields__}
+        return bare(LoggedOther(about="report", **text))
     return type(event), {name: getattr(event, name) for name in event.__struct_fields__ if name not in OF_THE_RUN}
 
 
