@@ -54,8 +54,8 @@ def oomtrace(can_trace, tmp_path):
         kwargs = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL} | kwargs
         return subprocess.Popen(command, cwd=tmp_path, env=environ | (more_environ or {}), text=True, **kwargs)
 
-    def finish(process):
-        out, err = process.communicate(timeout=60 * SLOWER)
+    def finish(process, *, patience_s=60 * SLOWER):
+        out, err = process.communicate(timeout=patience_s)
         command = [sys.executable, "-m", "tracer", "report", "--json", str(path)]
         report = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60 * SLOWER, check=True)
         return Run(process.returncode, out, err, path, json.loads(report.stdout))
