@@ -129,7 +129,7 @@ SCENARIOS = (
         what="memory.high throttles a job until it hardly moves; somebody loses patience and kills it",
         why="mem_cgroup_handle_over_high() puts it to sleep and never kills (mm/memcontrol.c)",
         act=("slowly",),
-        actor=("kill-when-stuck", "3"),
+        actor=("kill-when-stuck", "6"),
         stage=Stage(memory_mib=None, files={"memory.high": str(32 << 20)}),
         needs=("cgroup_v2",),
         expected=Expected(
@@ -148,7 +148,7 @@ SCENARIOS = (
         why="mem_cgroup_oom() only marks the task for memory.oom_control, and mem_cgroup_oom_synchronize() lets it "
         "sleep (mm/memcontrol.c)",
         act=("anon",),
-        actor=("kill-when-stuck", "2"),
+        actor=("kill-when-stuck", "6"),
         stage=Stage(files={"memory.oom_control": "1"}),
         needs=("cgroup_v1",),
         expected=Expected(
@@ -167,7 +167,7 @@ SCENARIOS = (
         why="oom_badness() passes over OOM_SCORE_ADJ_MIN; in a cgroup the failed charge is tried again and again "
         "(mm/oom_kill.c); each attempt fills the kernel's log",
         act=("unkillable",),
-        actor=("kill-when-stuck", "1"),
+        actor=("kill-when-stuck", "4"),
         where="guest",
         needs=("cgroup_v2", "sys_resource"),
         expected=Expected(
