@@ -55,7 +55,11 @@ def test_what_uses_a_machine_up_is_for_guests_alone(scenario):
     changes = bool(scenario.stage.sysctls) or (
         scenario.stage.memory_mib is None and "memory.high" not in scenario.stage.files
     )
-    if scenario.act[0] in MACHINE_WIDE or changes or scenario.actor in {("sysrq",), ("earlyoom",), ("systemd-oomd",)}:
+    if (
+        scenario.act[0] in MACHINE_WIDE
+        or changes
+        or (scenario.actor or ("",))[0] in {"sysrq", "earlyoom", "systemd-oomd"}
+    ):
         assert scenario.where == "guest"
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The machine itself: its memory, its swap, its nodes, who asks for a kill, its clock. For a test VM alone."""
 
+from tracer.repro.catalogue.signals import TREE
 from tracer.repro.scenario import HOST_OOM, Expected, Scenario, Stage
 
 UNLIMITED = Stage(memory_mib=None)
@@ -144,6 +145,26 @@ SCENARIOS = (
             sender="daemon",
             sender_comm="earlyoom",
             victim="hog",
+            never=HOST_OOM,
+        ),
+        seconds=120,
+    ),
+    Scenario(
+        name="tree-earlyoom",
+        what="the job of group-kill: earlyoom ends one of its workers",
+        why="a daemon in user space sends SIGTERM by kill(2): SI_USER from its own context (kernel/signal.c)",
+        act=TREE,
+        actor=("earlyoom", "pt_data_worker", "8"),
+        where="guest",
+        needs=("earlyoom",),
+        stage=UNLIMITED,
+        expected=Expected(
+            cause=("userspace_oom_daemon",),
+            sender="daemon",
+            sender_comm="earlyoom",
+            victim="pt_data_worker",
+            victim_role="dataloader_worker",
+            status="exit 1",
             never=HOST_OOM,
         ),
         seconds=120,

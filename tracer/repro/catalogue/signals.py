@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ends that look like an OOM kill and are none: SIGKILL in all its ways, and exit codes that lie."""
 
-from tracer.repro.scenario import HOST_OOM, Expected, Scenario
+from tracer.repro.scenario import HOST_OOM, Expected, Scenario, Stage
 
+TREE = ("dataloader", "--ranks", "4", "--workers", "2", "--dataset-mib", "8", "--worker-mib", "4", "--seconds", "120")
 OUTSIDE = Expected(
     cause=("sigkill",),
     sender="outside",
@@ -45,6 +46,23 @@ SCENARIOS = (
         actor=("kill-cgroup",),
         needs=("cgroup_v2",),
         expected=OUTSIDE,
+    ),
+    Scenario(
+        name="tree-kill-9",
+        what="the job of group-kill: somebody at a second terminal kills one of its workers",
+        why="kill(2) from another process: SI_USER, the sender's own context (kernel/signal.c)",
+        act=TREE,
+        actor=("kill-a-worker",),
+        stage=Stage(memory_mib=2048),
+        expected=Expected(
+            cause=("sigkill",),
+            sender="outside",
+            sender_comm="killer",
+            victim="pt_data_worker",
+            victim_role="dataloader_worker",
+            status="exit 1",
+            never=HOST_OOM,
+        ),
     ),
     Scenario(
         name="kill-itself",

@@ -46,6 +46,27 @@ def kill() -> None:
     os.kill(_job(), signal.SIGKILL)
 
 
+def kill_a_worker() -> None:
+    """Sends SIGKILL to one of the job's DataLoader workers, once all of them work."""
+    _be_killer()
+    os.kill(_workers(8)[0], signal.SIGKILL)
+
+
+def _workers(count: int) -> list[int]:
+    """So many processes of the job that are called as DataLoader workers are."""
+    found: list[int] = []
+
+    def all_there() -> bool:
+        found.clear()
+        for folder, _, _ in os.walk(stage.cgroup()):
+            pids = _text(f"{folder}/cgroup.procs").split()
+            found.extend(int(pid) for pid in pids if _text(f"/proc/{pid}/comm") == "pt_data_worker\n")
+        return len(found) >= count
+
+    stage.wait_for(all_there)
+    return found
+
+
 def tgkill() -> None:
     """Sends SIGKILL to the one thread."""
     _be_killer()
@@ -143,13 +164,14 @@ def sysrq() -> None:
     _write("/proc/sysrq-trigger", "f")
 
 
-def earlyoom() -> None:
-    """The daemon, with limits so high that it acts at once, and with the job preferred."""
+def earlyoom(prefer: str = "hog", workers: str = "0") -> None:
+    """The daemon, with limits so high that it acts at once, and with some of the job preferred."""
     pid = _job()
+    _workers(int(workers))
     free = stage.value("/proc/meminfo", "MemAvailable:") * 100 // stage.value("/proc/meminfo", "MemTotal:")
     percent = max(2, free - 10)
     log = os.path.join(stage.folder(), "earlyoom")
-    command = ["earlyoom", "-m", f"{percent},1", "-s", "100,100", "-r", "0", "--prefer", "^hog$"]
+    command = ["earlyoom", "-m", f"{percent},1", "-s", "100,100", "-r", "0", "--prefer", f"^{prefer}$"]
     try:
         with open(log, "wb") as file:
             daemon = subprocess.Popen(command, stdout=file, stderr=file)
@@ -198,8 +220,12 @@ def _job() -> int:
 
 
 def _text(path: str) -> str:
-    with open(path, encoding="ascii") as file:
-        return file.read()
+    """Empty where the process or cgroup is gone."""
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
 
 
 def _write(path: str, text: str) -> None:
@@ -214,6 +240,7 @@ ACTS: dict[str, Callable[..., None]] = {
     "pidfd": pidfd,
     "kill-cgroup": kill_cgroup,
     "kill-when-stuck": kill_when_stuck,
+    "kill-a-worker": kill_a_worker,
     "mark-the-dying": mark_the_dying,
     "mark-the-exiting": mark_the_exiting,
     "sysrq": sysrq,
