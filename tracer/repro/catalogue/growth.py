@@ -71,7 +71,8 @@ SCENARIOS = (
         stage=Stage(memory_mib=192),
         expected=Expected(
             cause=("host_oom_cgroup",),
-            killed=(1, 1),
+            # Whoever asks again before the memory of the first has been freed may be taken, too.
+            killed=(1, 5),
             victim="pt_data_worker",
             victim_role="dataloader_worker",
             limit=".",

@@ -49,6 +49,7 @@ def _eat_alone() -> None:
         with open(f"/proc/{os.getpid()}/stat", encoding="utf-8", errors="replace") as file:
             return file.read().rpartition(")")[2].split()[0] == "Z"
 
+    stage.be(b"leaderless")  # from Python 3.14 on a thread has a name of its own
     stage.wait_for(left)
     stage.eat()
 
