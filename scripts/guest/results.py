@@ -171,6 +171,33 @@ def write(path: Path, found: Iterable[Result]) -> None:
         raise VmError(f"cannot write {path}: {error.strerror}") from error
 
 
+def _result(content: dict[str, Any]) -> Result | None:
+    """A cell as `asdict` wrote it; `None`: by another version."""
+    try:
+        return Result(**{**content, "counts": parse_counts(content.get("counts"))})
+    except TypeError:
+        return None
+
+
+def read(paths: Iterable[Path]) -> list[Result]:
+    """What several runs wrote; of a cell that more than one has, the last one's.
+
+    Raises:
+        VmError: a file is no such document.
+    """
+    cells: dict[tuple[str, str], Result] = {}
+    for path in paths:
+        document = _json(path)
+        if document is None or document.get("schema") != SCHEMA:
+            raise VmError(f"{path} is not what scripts/vm --json writes")
+        for content in document["results"]:
+            result = _result(content)
+            if result is None:
+                raise VmError(f"{path} was written by another version of scripts/vm")
+            cells[result.scenario, result.kernel] = result
+    return list(cells.values())
+
+
 class Store:
     """Results of one checkout, on disk.
 
@@ -213,11 +240,7 @@ class Store:
         `with_left`: what it left is wanted too.
         """
         content = _json(self._path(kernel, profile, scenario))
-        try:
-            kept = None if content is None else {**content, "counts": parse_counts(content.get("counts"))}
-            result = Result(**kept) if kept is not None else None
-        except TypeError:
-            return None
+        result = None if content is None else _result(content)
         if result is None or result.outcome not in _SETTLED:
             return None
         kept = result.outcome != PASS or scenario in truth.LEFT_OUT or self.left(kernel, profile, scenario).exists()

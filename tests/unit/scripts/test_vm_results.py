@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """scripts/guest/results.py and table.py: from what a guest left to a cell, kept for the next run, in a table."""
 
+import dataclasses
 import json
 import re
 
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from scripts.guest.errors import VmError
-from scripts.guest.results import BROKEN, FAIL, NOT_APPLICABLE, PASS, Result, Store, last_words, parse, write
+from scripts.guest.results import BROKEN, FAIL, NOT_APPLICABLE, PASS, Result, Store, last_words, parse, read, write
 from scripts.guest.table import BEGIN, END, put_into, table, totals
 
 
@@ -193,3 +194,18 @@ def test_programs_get_every_cell_of_a_run(tmp_path):
 def test_a_document_that_cannot_be_written_is_one_line(tmp_path):
     with pytest.raises(VmError, match="No such file or directory"):
         write(tmp_path / "none" / "results.json", [])
+
+
+def test_of_a_cell_that_several_runs_have_the_last_one_counts(tmp_path):
+    write(tmp_path / "a.json", [cell(BROKEN), dataclasses.replace(cell(), kernel="6.12")])
+    write(tmp_path / "b.json", [cell()])
+
+    assert [each.outcome for each in read([tmp_path / "a.json", tmp_path / "b.json"])] == ["pass", "pass"]
+    assert [each.outcome for each in read([tmp_path / "b.json", tmp_path / "a.json"])] == ["broken", "pass"]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": "oomtrace.vm/1", "results": [{}]}'])
+def test_what_no_run_wrote_is_refused(tmp_path, text):
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(VmError, match=r"a\.json (is not what|was written by)"):
+        read([tmp_path / "a.json"])
