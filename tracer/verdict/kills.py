@@ -117,6 +117,26 @@ class Kills(msgspec.Struct, frozen=True, kw_only=True):
         """The kill of this process, if any."""
         return self.by_id.get(identity)
 
+    def may_have_sent(self, signal: SignalSent) -> bool:
+        """Whether a SIGKILL of the kernel's own came out of a run of the OOM killer, for all that is known.
+
+        The same thread killed or marked another process than its own just then; or it went to one that had been marked
+        as dying, and such a one gets none.
+        """
+        target = process_id(signal.tgid, signal.start_ns)
+        sender = process_id(signal.sender_tgid, signal.sender_start_ns)
+        everyone: tuple[Kill | DyingMark, ...] = (*self.kills, *self.dying)
+        for one in everyone:
+            told = one.mark or one.signal
+            if told is None:
+                continue
+            if isinstance(one, DyingMark) and one.id == target and told.ts_ns <= signal.ts_ns:
+                return True
+            thread = told.trigger_tid if isinstance(told, OomMark) else told.sender_tid
+            if thread == signal.sender_tid and one.id != sender and abs(signal.ts_ns - told.ts_ns) <= BRACKET_NS:
+                return True
+        return False
+
 
 def find_kills(story: Story) -> Kills:
     """Join what the recording holds; joined by (tgid, start time) and context, never by order of arrival."""

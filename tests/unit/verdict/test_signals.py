@@ -151,7 +151,8 @@ def test_a_mark_beside_another_cause_of_death_is_explained(
 ) -> None:
     scene = begun()
     if dying:
-        scene.stack(scene.mark(LAUNCHER, RANK), DYING_STACK)
+        # Just after what ended it: one that is dying already is sent nothing any more.
+        scene.stack(scene.mark(LAUNCHER, RANK, ts_ns=scene.now_ns + 1), DYING_STACK)
     found = ended(9, scene=scene, sent=sent, oom_marked=oom_marked)
 
     assert status == found.proof[1].status

@@ -28,6 +28,8 @@ def _finding(case: Case, death: Death) -> Finding:
     story = case.story
     doubts = story.doubts(death.by.ts_ns if death.by else death.at_ns, death.at_ns)
     cause = _cause(case, death)
+    if cause == "kernel_sigkill_other" and death.by is not None and is_kernel_kill_signal(death.by):
+        doubts = (*doubts, *case.unexplained)
     unsure = cause == "kernel_sigkill_other" and _may_be_oom(case, death, doubts)
     cause = "inconclusive" if unsure else cause
     links = (
@@ -58,9 +60,14 @@ def _finding(case: Case, death: Death) -> Finding:
 
 
 def _may_be_oom(case: Case, death: Death, doubts: Sequence[str]) -> bool:
-    """Whether a SIGKILL of the kernel's own may be an OOM kill of which the mark was lost, or never watched."""
+    """Whether a SIGKILL of the kernel's own may be an OOM kill of which the mark was lost, or never watched.
+
+    Or one without a mark, of a process that shares the memory of a victim.
+    """
+    if death.by is None or not is_kernel_kill_signal(death.by):
+        return False
     watched = case.story.watched("mark_victim", SIGNAL_HOOK)
-    return death.by is not None and is_kernel_kill_signal(death.by) and (bool(doubts) or not watched)
+    return bool(doubts) or not watched or case.kills.may_have_sent(death.by)
 
 
 def _from_oom_daemon(case: Case, signal: SignalSent) -> bool:
