@@ -17,7 +17,7 @@ from tracer.verdict.counters import rises
 from tracer.verdict.deaths import Death, signal_name
 from tracer.verdict.folding import folded
 from tracer.verdict.incident import TRAINING_ROLES, Case, Finding
-from tracer.verdict.kills import Kill
+from tracer.verdict.kills import SIGKILL, Kill
 from tracer.verdict.model import Entry, EntryKind, Series
 
 MAX_GROWERS = 3
@@ -271,7 +271,8 @@ def _signals(case: Case, primary: Finding, downed: set[ProcessId]) -> Iterable[E
     told = {id(d.by) for d in deaths if d.by is not None} | {id(d.terminated) for d in deaths if d.terminated}
     for signal in case.story.of(SignalSent):
         identity = process_id(signal.tgid, signal.start_ns)
-        if id(signal) in told and case.kills.of(identity) is None:
+        kill = case.kills.of(identity)
+        if id(signal) in told and (kill is None or signal.signal != SIGKILL):
             later = signal.ts_ns > primary.at_ns
             yield _signal(case, primary, signal, identity, collateral=later and identity in downed)
 

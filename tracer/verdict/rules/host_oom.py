@@ -7,7 +7,7 @@ import msgspec
 
 from tracer.events import IdentityBy, MarkedEnded
 from tracer.units import NS_PER_S, format_bytes, format_duration
-from tracer.verdict import growth, people
+from tracer.verdict import growth, people, senders
 from tracer.verdict.incident import Case, Finding, belongs, doubt_caveats, strength
 from tracer.verdict.kills import SIGKILL, Kill
 from tracer.verdict.limit import Shortage
@@ -91,7 +91,7 @@ def _finding(case: Case, shots: list[_Shot]) -> Finding:
     found = growth.growths(story, kill.at_ns, [s.kill for s in shots])
     shared_bytes = growth.shmem_growth(story, _limit_id(kill, shortage), kill.at_ns)
     grown = growth.culprit(story, found, shared_bytes)
-    caveats = [*doubt_caveats(doubts), *shortage.caveats, *_log_disagrees(kill)]
+    caveats = [*doubt_caveats(doubts), *shortage.caveats, *_log_disagrees(kill), *_told_to_end(case, shots)]
     if grown is not None and grown.pid not in {s.kill.id.tgid for s in shots}:
         caveats.append(f"The kernel chose {people.describe(story, kill.id)}, but it was another process that grew.")
     unsure = sum(1 for s in shots[1:] if s.kill.status != "present")
@@ -120,6 +120,21 @@ def _finding(case: Case, shots: list[_Shot]) -> Finding:
         caveats=tuple(dict.fromkeys(caveats)),
     )
     return Finding(at_ns=kill.at_ns, ids=tuple(s.kill.id for s in shots), incident=incident, kind="oom")
+
+
+def _told_to_end(case: Case, shots: list[_Shot]) -> Iterable[str]:
+    """Who had got a SIGTERM and lived on: an OOM daemon, or whoever stops the job, may have wanted its end as well."""
+    told = []
+    for kill in (shot.kill for shot in shots):
+        death = case.death(kill.id)
+        if death is not None and death.terminated is not None and death.terminated.ts_ns <= kill.at_ns:
+            told.append((kill, death.terminated))
+    if told:
+        kill, signal = told[0]
+        more = f"; so had {len(told) - 1} more of the victims" if len(told) > 1 else ""
+        before = format_duration(kill.at_ns - signal.ts_ns)
+        by = senders.sender_in_short(case.story, signal)
+        yield f"{before} before, {people.describe(case.story, kill.id)} had got SIGTERM from {by}{more}."
 
 
 def _limit_id(kill: Kill, shortage: Shortage) -> int | None:
