@@ -21,11 +21,13 @@ _MODIFIERS = (TYPEDEF, VOLATILE, CONST, RESTRICT, TYPE_TAG)
 # Words of data that follow a type's three, by kind: fixed, and for each of its vlen parts.
 _FIXED = {INT: 1, ARRAY: 3, VAR: 1, DECL_TAG: 1}
 _EACH = {STRUCT: 3, UNION: 3, ENUM: 2, FUNC_PROTO: 2, DATASEC: 3, ENUM64: 3}
+DEEPEST = 64
+"""Of types within types, or one behind the other. No compiler writes such; a circle has no end."""
 _EXTRA = tuple((_FIXED.get(kind, 0), _EACH.get(kind, 0)) for kind in range(32))
 
 
 class BtfError(Exception):
-    """There is no type information, or it does not have what was asked for."""
+    """There is no type information, it does not have what was asked for, or it is damaged."""
 
 
 class Member(NamedTuple):
@@ -61,7 +63,7 @@ class Btf:
         if magic != MAGIC or hdr_len % 4 or type_off % 4:
             raise BtfError("no type information: wrong magic number")
         self._types = data[hdr_len + type_off : hdr_len + type_off + type_len]
-        self._words = memoryview(self._types).cast("I")
+        self._words = memoryview(self._types[: len(self._types) // 4 * 4]).cast("I")
         self._strings = data[hdr_len + str_off : hdr_len + str_off + str_len]
         self._starts = [0]
         """Word index of each type walked so far; type 0 is void and has none."""
@@ -100,7 +102,7 @@ class Btf:
             outer = self._resolve(found[1])
         if outer is None:
             return None
-        elements = self._words[outer.at + 5] if outer.kind == ARRAY else None
+        elements = self._word(outer.at + 5) if outer.kind == ARRAY else None
         return Member(offset, self._size(outer), elements)
 
     def enumerator(self, name: str) -> int | None:
@@ -108,7 +110,7 @@ class Btf:
         wanted = self._name_offset(name)
         if wanted is None:
             return None
-        return next((self._words[at + 1] for at in self._occurrences(wanted) if self._in_enum(at)), None)
+        return next((self._word(at + 1) for at in self._occurrences(wanted) if self._in_enum(at)), None)
 
     def tracepoint_args(self, name: str) -> int | None:
         """How many arguments a tracepoint passes, `None` when it is not there."""
@@ -124,7 +126,7 @@ class Btf:
             return None
         for at in self._occurrences(wanted):
             # A member record cannot look like this: its second word is a type id, below 2**24.
-            if (self._words[at + 1] >> 24) & 31 in kinds and at + 2 < len(self._words):
+            if at + 2 < len(self._words) and (self._words[at + 1] >> 24) & 31 in kinds:
                 return self._type_at(at)
         return None
 
@@ -151,12 +153,18 @@ class Btf:
 
     def _find(self, outer: _Type, name: str) -> tuple[int, int] | None:
         """Byte offset and type id of a member."""
-        wanted = self._name_offset(name)
-        if outer.kind not in (STRUCT, UNION):
+        return self._find_below(outer, self._name_offset(name), set(), 0)
+
+    def _find_below(self, outer: _Type, wanted: int | None, met: set[int], depth: int) -> tuple[int, int] | None:
+        # An anonymous part that does not have it is looked through once.
+        if outer.kind not in (STRUCT, UNION) or outer.at in met:
             return None
+        met.add(outer.at)
+        if depth > DEEPEST:
+            raise BtfError("damaged type information: a struct without end")
         for index in range(outer.vlen):
             at = outer.at + 3 + 3 * index
-            name_off, type_id, bits = self._words[at], self._words[at + 1], self._words[at + 2]
+            name_off, type_id, bits = self._word(at), self._word(at + 1), self._word(at + 2)
             if outer.kind_flag:
                 if bits >> 24:
                     continue  # a bit field: nothing that could be read by its address
@@ -165,33 +173,37 @@ class Btf:
                 return bits // 8, type_id
             if name_off == 0:
                 inner = self._resolve(type_id)
-                found = self._find(inner, name) if inner is not None else None
+                found = self._find_below(inner, wanted, met, depth + 1) if inner is not None else None
                 if found is not None:
                     return bits // 8 + found[0], found[1]
         return None
 
     def _resolve(self, type_id: int) -> _Type | None:
         """The type behind typedefs and qualifiers; `None` for void."""
-        while type_id:
+        for _ in range(DEEPEST):
+            if not type_id:
+                return None
             found = self._type_at(self._word_of(type_id))
             if found.kind not in _MODIFIERS:
                 return found
             type_id = found.value
-        return None
+        raise BtfError("damaged type information: a type that stands for itself")
 
-    def _size(self, found: _Type) -> int:
+    def _size(self, found: _Type, depth: int = 0) -> int:
         if found.kind == PTR:
             return 8
         if found.kind != ARRAY:
             return found.value
-        element = self._resolve(self._words[found.at + 3])
-        return self._words[found.at + 5] * (self._size(element) if element is not None else 0)
+        if depth > DEEPEST:
+            raise BtfError("damaged type information: an array without end")
+        element = self._resolve(self._word(found.at + 3))
+        return self._word(found.at + 5) * (self._size(element, depth + 1) if element is not None else 0)
 
     def _word_of(self, type_id: int) -> int:
         """Types have no index: walk on from where the last walk ended. What we ask for stands early."""
         words, starts, at = self._words, self._starts, self._walked
         while len(starts) <= type_id:
-            if at >= len(words):
+            if at + 2 >= len(words):
                 raise BtfError(f"type information ends before type {type_id}")
             starts.append(at)
             info = words[at + 1]
@@ -201,5 +213,10 @@ class Btf:
         return starts[type_id]
 
     def _type_at(self, at: int) -> _Type:
-        info = self._words[at + 1]
-        return _Type(at, (info >> 24) & 31, info & 0xFFFF, bool(info >> 31), self._words[at + 2])
+        info = self._word(at + 1)
+        return _Type(at, (info >> 24) & 31, info & 0xFFFF, bool(info >> 31), self._word(at + 2))
+
+    def _word(self, at: int) -> int:
+        if at >= len(self._words):
+            raise BtfError("damaged type information: it ends within a type")
+        return self._words[at]
