@@ -14,8 +14,9 @@ from tracer.units import NS_PER_MS, NS_PER_S
 
 GRACE_NS = NS_PER_S
 """So long is read on at most once the job has ended."""
-GRACE_FOR_STACKS_NS = 5 * NS_PER_S
-"""A stack is part of a proof, and reading the kernel's symbols takes long on a slow machine."""
+GRACE_FOR_STACKS_NS = 20 * NS_PER_S
+"""A stack is part of a proof, and reading the kernel's symbols takes long on a slow machine: twice, where a kill came
+just after the reading had begun."""
 QUIET_NS = 60 * NS_PER_MS
 """Nothing new for so long: the sources are dry."""
 QUIET_WITH_SURVIVORS_NS = 250 * NS_PER_MS

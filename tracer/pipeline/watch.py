@@ -227,6 +227,8 @@ class Watch:
     def finish(self) -> None:
         """What was lost and spent."""
         self._record_losses(always=True)
+        if self.naming():
+            self._journal.note("kernel stacks of the last OOM kills did not get their names in time")
         if self._unrecorded:
             self._journal.note(f"{self._unrecorded} signals between processes outside the job were not recorded")
         self._record_clock()

@@ -46,6 +46,9 @@ MAX_RECORDS = 4096
 """Of one read: whoever floods the ring buffer (any user's signals are in it) must not keep the loop from the job."""
 
 
+MAX_NAMES = 4096
+
+
 class LiveSource:
     """Events of one session.
 
@@ -64,6 +67,8 @@ class LiveSource:
         self._outstanding = 0
         self._changed = threading.Condition()
         self._worker: threading.Thread | None = None
+        self._names: dict[int, str] = {}
+        """Of the kernel's own functions, which never move: one kill's stack is much like another's."""
         self._reclaim: dict[int, Reclaim] = {}
         self._printing = Printing()
 
@@ -173,13 +178,23 @@ class LiveSource:
                     self._worker = None
                     return
             try:
-                names = self._resolve([a for stack in batch for a in stack.addresses[: stack.depth]])
+                names = self._names_of({a for stack in batch for a in stack.addresses[: stack.depth]})
             except Exception:  # noqa: BLE001 - frames without names say more than a thread that is gone
                 names = {}
             named = [_with_names(stack, names) for stack in batch]
             with self._changed:
                 self._named.extend(named)
                 self._changed.notify_all()
+
+    def _names_of(self, addresses: set[int]) -> dict[int, str | None]:
+        new = addresses - self._names.keys()
+        found = self._resolve(new) if new else {}
+        names = {**found, **{address: self._names[address] for address in addresses - new}}
+        # A module may go, and another come to where it was.
+        lasting = {address: name for address, name in found.items() if name is not None and " [" not in name}
+        if len(self._names) + len(lasting) <= MAX_NAMES:
+            self._names.update(lasting)
+        return names
 
 
 def _with_names(stack: OomStack, names: dict[int, str | None]) -> KernelStack:

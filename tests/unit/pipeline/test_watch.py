@@ -117,6 +117,17 @@ def test_overwritten_log_records_are_counted_among_the_losses(bench):
     assert bench.book.of(Losses)[-1].log_gaps == 7
 
 
+@pytest.mark.parametrize("naming", [False, True])
+def test_stacks_that_got_no_names_in_time_are_no_silent_loss(naming):
+    kernel = Feed()
+    kernel.naming = naming
+    bench = Bench(kernel=kernel)
+    bench.watch.finish()
+    kernel.close()
+
+    assert naming == any("did not get their names" in str(told) for told in bench.book.events)
+
+
 def test_losses_are_recorded_when_they_move_and_at_the_end():
     kernel = Feed()
     bench = Bench(kernel=kernel)

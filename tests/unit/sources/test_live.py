@@ -10,7 +10,7 @@ from tests.unit.record_strategies import events
 from tracer.events import LAYOUTS, KernelStack, Kind, OomStack, ReclaimSample
 from tracer.kernel.handover import digest_of
 from tracer.kernel.session import Reclaim
-from tracer.sources.live import MAX_RECORDS, LiveSource, events_h_digest
+from tracer.sources.live import MAX_NAMES, MAX_RECORDS, LiveSource, events_h_digest
 from tracer.wire import HEAD
 
 STACK = OomStack(ts_ns=50, cpu=0, tgid=7, depth=3, addresses=(10, 20, 30))
@@ -53,8 +53,8 @@ class Records:
         return self.totals
 
 
-def stack(ts_ns: int = 50) -> bytes:
-    changed = OomStack(ts_ns=ts_ns, cpu=0, tgid=7, depth=3, addresses=STACK.addresses)
+def stack(ts_ns: int = 50, addresses: tuple[int, ...] = STACK.addresses) -> bytes:
+    changed = OomStack(ts_ns=ts_ns, cpu=0, tgid=7, depth=3, addresses=addresses)
     return LAYOUTS[Kind.OOM_STACK].encode(changed)
 
 
@@ -164,7 +164,7 @@ def test_stacks_that_come_meanwhile_share_one_pass(gate):
     source = LiveSource(records, resolve=gate)
     source.read()
     assert gate.entered.wait(5)
-    records.to_come = [stack(2), stack(3), stack(4)]
+    records.to_come = [stack(ts_ns, (ts_ns, 5, 6)) for ts_ns in (2, 3, 4)]
     source.read()
     gate.open.set()
 
@@ -195,6 +195,39 @@ def test_a_resolver_that_fails_gives_stacks_without_names():
 
     assert source.finish(5)
     assert seen + source.read() == [KernelStack(ts_ns=50, mark_ts_ns=50, tgid=7, frames=("?", "?", "?"))]
+
+
+def test_the_kernels_own_functions_are_looked_up_once_and_those_of_modules_each_time():
+    asked = []
+
+    def resolve(addresses):
+        asked.append(sorted(addresses))
+        names = {10: "mark_oom_victim", 20: "xfs_read [xfs]", 30: None}
+        return {address: names[address] for address in addresses}
+
+    records = Records(stack(1))
+    source = LiveSource(records, resolve=resolve)
+    for ts_ns in (1, 2, 3):
+        records.to_come = [stack(ts_ns)]
+        source.read()
+        assert source.finish(10)
+        (last,) = source.read()
+
+        assert last == KernelStack(
+            ts_ns=ts_ns, mark_ts_ns=ts_ns, tgid=7, frames=("mark_oom_victim", "xfs_read [xfs]", "?")
+        )
+    assert asked == [[10, 20, 30], [20, 30], [20, 30]]
+
+
+def test_of_names_only_so_many_are_kept():
+    records = Records(stack())
+    source = LiveSource(records, resolve=lambda addresses: dict.fromkeys(addresses, "f"))
+    source._names.update(dict.fromkeys(range(1000, 1000 + MAX_NAMES), "g"))
+    source.read()
+
+    assert source.finish(10)
+    assert [stack.frames for stack in source.read()] == [("f", "f", "f")]
+    assert len(source._names) == MAX_NAMES
 
 
 def test_there_is_nothing_to_wait_for_without_stacks():
