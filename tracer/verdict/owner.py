@@ -70,7 +70,9 @@ def is_whole(kill: Kill) -> bool:
 def _from_counters(story: Story, kill: Kill, by_id: dict[int, str]) -> Owner:
     risen = [level for level in kill.levels if _oom_rise(story, kill, level)]
     near = [level for level in kill.levels if _at_limit(story, level) and level.events_local_oom != 0]
-    both = [level for level in risen if level in near]
+    # A count that nobody had read before may have risen as well: racing tasks raise one without a kill, later.
+    unread = [level for level in near if level.events_local_oom and _oom_before(story, kill, level) is None]
+    both = [level for level in near if level in risen or level in unread] if any(v in risen for v in near) else []
 
     def owner(levels: Sequence[OomLevel], how: str, *, sure: bool, caveats: tuple[str, ...] = ()) -> Owner:
         return Owner(cgroups=tuple(by_id[v.cgroup_id] for v in levels), how=how, sure=sure, caveats=caveats)
@@ -116,8 +118,12 @@ def _far_below(level: OomLevel) -> bool:
 
 def _oom_rise(story: Story, kill: Kill, level: OomLevel) -> bool:
     """Whether this cgroup's own count of OOM events is known to have risen since it was last seen."""
-    if level.events_local_oom is None:
-        return False
+    before = _oom_before(story, kill, level)
+    return level.events_local_oom is not None and before is not None and level.events_local_oom > before
+
+
+def _oom_before(story: Story, kill: Kill, level: OomLevel) -> int | None:
+    """That count when it was last seen before; `None`: it never was."""
     before: int | None = None
     if story.job is not None and story.job.own_cgroup and story.job.cgroup_id == level.cgroup_id:
         before = 0
@@ -129,7 +135,7 @@ def _oom_rise(story: Story, kill: Kill, level: OomLevel) -> bool:
             break
         if earlier.events_local_oom is not None:
             before = max(before or 0, earlier.events_local_oom)
-    return before is not None and level.events_local_oom > before
+    return before
 
 
 def _at_limit(story: Story, level: OomLevel) -> bool:

@@ -143,6 +143,31 @@ def test_of_two_counts_that_rose_the_one_at_its_limit_counts() -> None:
     assert ((RUN,), True, "its own OOM count rose") == (owner.cgroups, owner.sure, owner.how)
 
 
+@pytest.mark.parametrize(
+    ("count", "near", "expected"),
+    [
+        (1, True, ((OWN, RUN), "these cannot be told apart")),
+        (0, True, ((RUN,), "its own OOM count rose")),
+        (1, False, ((RUN,), "its own OOM count rose")),
+    ],
+)
+def test_beside_a_count_that_rose_one_that_nobody_had_read_is_not_ruled_out(
+    count: int, near: bool, expected: tuple[tuple[str, ...], str]
+) -> None:
+    """A cgroup that the job made below its own: nobody samples it, and its limit is full as well."""
+    case = Case(own_cgroup=True)
+    own = {**FULL, "events_local_oom": count}
+    owner = case.killed(own if near else {"events_local_oom": count}, {**FULL, "events_local_oom": 3})
+
+    assert expected == (owner.cgroups, owner.how)
+
+
+def test_the_log_settles_it_beside_a_count_that_nobody_had_read() -> None:
+    owner = Case(own_cgroup=True).killed(*counts(1, 3), log=OWN)
+
+    assert ((OWN,), True) == (owner.cgroups, owner.sure)
+
+
 def test_a_count_that_rose_elsewhere_than_at_the_limit_is_a_disagreement() -> None:
     case = Case()
     case.counted(own=3, run=9)
