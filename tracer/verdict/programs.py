@@ -51,6 +51,9 @@ TRADES: Mapping[str, Trade] = {
 }
 
 
+INSTALLED = ("/usr/", "/bin/", "/sbin/", "/lib/", "/opt/", "/nix/store/", "/gnu/store/", "/snap/")
+
+
 class Program(NamedTuple):
     """What a sender is by trade."""
 
@@ -59,7 +62,7 @@ class Program(NamedTuple):
     known_by: str
     """In words: `its program /usr/bin/earlyoom`."""
     certain: bool
-    """Not by its name alone."""
+    """Not by its name alone, nor by that of a file that anybody may have called so."""
 
 
 def recognise(comm: str, seen: SeenProgram | None) -> Program | None:
@@ -72,7 +75,7 @@ def recognise(comm: str, seen: SeenProgram | None) -> Program | None:
     if seen is not None and seen.exe is not None:
         name = seen.exe.removesuffix(" (deleted)").rpartition("/")[2]
         if name in TRADES and comm in {name, name[:COMM_BYTES]}:
-            return Program(name, TRADES[name], f"its program {seen.exe}", certain=True)
+            return Program(name, TRADES[name], f"its program {seen.exe}", certain=_is_installed(seen, seen.exe))
     unit = _unit(seen)
     if unit is not None and unit in TRADES:  # a script, such as nohang: the file that runs is Python's
         return Program(unit, TRADES[unit], f"its unit {unit}.service", certain=True)
@@ -80,6 +83,11 @@ def recognise(comm: str, seen: SeenProgram | None) -> Program | None:
     if whole is None or (seen is not None and seen.exe is not None):
         return None  # called so, and another program
     return Program(whole, TRADES[whole], "its name alone", certain=False)
+
+
+def _is_installed(seen: SeenProgram, exe: str) -> bool:
+    """Whether the file's name means something: root runs it, or it lies where root alone puts files."""
+    return seen.uid == 0 or exe.startswith(INSTALLED)
 
 
 def _unit(seen: SeenProgram | None) -> str | None:

@@ -8,8 +8,8 @@ from tracer.events import SeenProgram
 from tracer.verdict.programs import TRADES, recognise
 
 
-def seen(comm, exe=None, cgroup=None):
-    return SeenProgram(depth=0, tgid=8, start_ns=1, comm=comm, exe=exe, cgroup=cgroup)
+def seen(comm, exe=None, cgroup=None, uid=None):
+    return SeenProgram(depth=0, tgid=8, start_ns=1, comm=comm, exe=exe, cgroup=cgroup, uid=uid)
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,24 @@ def test_a_program_is_known_by_what_it_is_and_not_by_what_it_calls_itself(comm, 
     program = recognise(comm, seen(comm, exe, cgroup))
 
     assert found == (None if program is None else tuple(program))
+
+
+@pytest.mark.parametrize(
+    ("exe", "uid", "certain"),
+    [
+        ("/tmp/earlyoom", 1000, False),
+        ("/home/user/bin/earlyoom", 1000, False),
+        ("/dev/shm/usr/earlyoom", None, False),
+        ("usr/bin/earlyoom", 1000, False),
+        ("/usr/local/bin/earlyoom", 1000, True),
+        ("/nix/store/abc-earlyoom/bin/earlyoom", 62583, True),
+        ("/root/earlyoom/earlyoom", 0, True),
+    ],
+)  # fmt: skip
+def test_a_file_that_anybody_may_have_called_so_is_told_and_not_certain(exe, uid, certain):
+    program = recognise("earlyoom", seen("earlyoom", exe, None, uid))
+
+    assert ("earlyoom", "oom_daemon", f"its program {exe}", certain) == tuple(program)
 
 
 @pytest.mark.parametrize("name", TRADES)
