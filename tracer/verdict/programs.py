@@ -77,7 +77,9 @@ def recognise(comm: str, seen: SeenProgram | None) -> Program | None:
         if name in TRADES and comm in {name, name[:COMM_BYTES]}:
             return Program(name, TRADES[name], f"its program {seen.exe}", certain=_is_installed(seen, seen.exe))
     unit = _unit(seen)
-    if unit is not None and unit in TRADES:  # a script, such as nohang: the file that runs is Python's
+    # A script, such as nohang: the file that runs is Python's. Of those who run what others ask for, jobs and shells
+    # may be in the unit as well.
+    if unit is not None and unit in TRADES and (TRADES[unit] == "oom_daemon" or comm in {unit, unit[:COMM_BYTES]}):
         return Program(unit, TRADES[unit], f"its unit {unit}.service", certain=True)
     whole = next((name for name in TRADES if comm in {name, name[:COMM_BYTES]}), None)
     if whole is None or (seen is not None and seen.exe is not None):

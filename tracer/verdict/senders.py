@@ -80,7 +80,7 @@ def sender(story: Story, signal: SignalSent) -> Sender | None:
         program=program.name if program is not None else None,
         trade=program.trade if program is not None else None,
         known_by=program.known_by if program is not None else None,
-        exe=itself.exe if itself is not None else None,
+        exe=_exe(signal, itself),
         cgroup=cgroup,
         place=place_of(cgroup),
         ns_pids=ns_pids(story, sender_id(signal)),
@@ -204,6 +204,13 @@ def _seen(story: Story, signal: SignalSent) -> tuple[SeenProgram, ...]:
     """The sender and whoever stands above it, as far as /proc showed them at the time."""
     looks = story.by(SenderSeen, lambda s: process_id(s.tgid, s.start_ns), "sender").get(sender_id(signal), ())
     return looks[0].line if looks else ()
+
+
+def _exe(signal: SignalSent, seen: SeenProgram | None) -> str | None:
+    """Which file it ran, if /proc still showed the program that sent: by then it may have begun another one."""
+    if seen is None or (seen.comm != signal.sender_comm and signal.sender_tid == signal.sender_tgid):
+        return None  # a thread may be called otherwise than its process
+    return seen.exe
 
 
 def _cgroup(signal: SignalSent, seen: tuple[SeenProgram, ...]) -> str | None:

@@ -27,6 +27,13 @@ def seen(comm, exe=None, cgroup=None, uid=None):
          ("containerd-shim-runc-v2", "container_runtime", "its program /usr/bin/containerd-shim-runc-v2", True)),
         ("systemd", "/usr/lib/systemd/systemd", "/init.scope",
          ("systemd", "service_manager", "its program /usr/lib/systemd/systemd", True)),
+        # What runs in the unit of somebody who runs others' programs.
+        ("bash", "/usr/bin/bash", "/system.slice/slurmd.service", None),
+        ("python3", "/usr/bin/python3.11", "/system.slice/kubelet.service/x", None),
+        ("podman", "/usr/bin/python3.11", "/system.slice/podman.service",
+         ("podman", "container_runtime", "its unit podman.service", True)),
+        ("kill", "/usr/bin/kill", "/system.slice/earlyoom.service",
+         ("earlyoom", "oom_daemon", "its unit earlyoom.service", True)),
         ("slurmstepd", None, None, ("slurmstepd", "batch_system", "its name alone", False)),
         ("earlyoom", None, "/user.slice/earlyoom.service", ("earlyoom", "oom_daemon", "its name alone", False)),
         # Called so, and another program.

@@ -70,6 +70,16 @@ def test_a_job_that_handled_an_oom_daemons_sigterm_was_ended_by_it() -> None:
     assert ("userspace_oom_daemon", "likely", 1) == (found.cause, found.strength, found.exit_code)
 
 
+@pytest.mark.parametrize(
+    ("comm", "tid", "exe"), [("sh", 812, None), ("sleep", 812, "/usr/bin/sleep"), ("a thread", 813, "/usr/bin/sleep")]
+)
+def test_the_program_that_a_sender_began_afterwards_is_not_who_sent(comm: str, tid: int, exe: str | None) -> None:
+    found = ended(9, {**by(comm), "sender_tid": tid}, one(0, 812, "sleep", "/usr/bin/sleep"))
+
+    assert found.sender is not None
+    assert (comm, exe) == (found.sender.comm, found.sender.exe)
+
+
 def test_other_daemons_are_named_and_are_no_oom_daemons() -> None:
     found = ended(9, by("containerd-shim"), one(0, 812, "containerd-shim", "/usr/bin/containerd-shim-runc-v2"))
 
