@@ -3,8 +3,8 @@
 
 from collections.abc import Iterable
 
-from tracer.events import LoggedKill, ProcessExited, process_id
-from tracer.verdict.kills import Kills
+from tracer.events import LoggedKill, ProcessExited, SignalSent, process_id
+from tracer.verdict.kills import LOG_WINDOW_NS, Kills, is_kernel_kill_signal
 from tracer.verdict.model import Counter, Reconciliation
 from tracer.verdict.reconcile import plural, where
 from tracer.verdict.story import Story
@@ -37,9 +37,20 @@ def _logged(story: Story, kills: Kills) -> Iterable[str]:
         return
     seen = {pid for kill in kills.kills for pid in (kill.id.tgid, kill.mark.tid if kill.mark else None)}
     for logged in story.of(LoggedKill):
-        member = story.tree.alive_at(logged.pid, logged.ts_ns) if logged.trusted else None
-        if member is not None and logged.pid not in seen:
+        if not logged.trusted or logged.pid in seen:
+            continue
+        if story.tree.alive_at(logged.pid, logged.ts_ns) is not None or _is_thread_of_ours(story, logged):
             yield f"the kernel's log says that pid {logged.pid} was killed, and that was not seen"
+
+
+def _is_thread_of_ours(story: Story, logged: LoggedKill) -> bool:
+    """The log names a thread where its leader was gone already: it is known by the kernel's SIGKILL to that."""
+    return any(
+        is_kernel_kill_signal(signal)
+        and abs(signal.ts_ns - logged.ts_ns) <= LOG_WINDOW_NS
+        and story.is_ours(signal.tgid, signal.start_ns)
+        for signal in story.by(SignalSent, lambda s: s.tid, "tid").get(logged.pid, ())
+    )
 
 
 def _counted(counters: Reconciliation | None) -> Iterable[str]:

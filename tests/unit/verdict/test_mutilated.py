@@ -127,6 +127,19 @@ def test_without_the_marks_no_kill_of_the_kernels_is_called_another(capture: Cap
     assert wrongly_proved(of, [event for event in of.events if not isinstance(event, OomMark)]) == []
 
 
+def test_a_thread_that_the_log_names_is_known_by_the_sigkill_to_it() -> None:
+    """Where the leader of a process is gone, the kernel's log has the pid of another thread."""
+    scene = Scene()
+    scene.job()
+    scene.signal(LAUNCHER, 9, tid=LAUNCHER + 7, **KERNELS_SIGKILL)
+    scene.log_kill(LAUNCHER + 7)
+    scene.exit(LAUNCHER, 9)
+    found = primary(judge(scene.finish(9)))
+
+    assert "inconclusive" == found.cause
+    assert any(f"log says that pid {LAUNCHER + 7} was killed" in caveat for caveat in found.caveats)
+
+
 def sharer_killed(*, flags: int = 0, later_ns: int = NS_PER_MS, trigger: int = RANK) -> Incident:
     """The OOM killer takes a worker; the thread that ran it sends another worker a SIGKILL as well."""
     scene = Scene()
