@@ -124,6 +124,11 @@ def together(story: Story, found: Sequence[Growth], shared_bytes: int = 0) -> st
     return None
 
 
+def is_flat(found: Sequence[Growth], identity: ProcessId) -> bool:
+    """Whether a process was seen more than once and hardly grew."""
+    return any(g.id == identity and len(g.points) > 1 and g.grown_bytes < MIN_GROWTH_BYTES for g in found)
+
+
 def role_group(story: Story, found: Sequence[Growth], name: str) -> tuple[Growth, ...]:
     """The processes of one role that grew, if they did so alike; else nothing."""
     group = [g for g in found if (role := story.roles.get(g.id)) is not None and role.name == name]

@@ -46,7 +46,7 @@ def find(case: Case) -> Iterable[Finding]:
     ]
     group: list[_Shot] = []
     for shot in shots:
-        if group and not _same_incident(group[0], shot):
+        if group and not _same_incident(group[0], group[-1], shot):
             yield _finding(case, group)
             group = []
         group.append(shot)
@@ -67,12 +67,20 @@ def _in_a_group(shot: _Shot) -> bool:
     return any(level.oom_group for level in looked_at)
 
 
-def _same_incident(first: _Shot, shot: _Shot) -> bool:
-    if shot.kill.at_ns - first.kill.at_ns > ONE_INCIDENT_NS:
+def _same_incident(first: _Shot, last: _Shot, shot: _Shot) -> bool:
+    # A large group takes its time: for each of its members the kernel writes a line, to a slow console as well.
+    in_one_run = _one_run(last.kill, shot.kill) and (shot.kill.group_member or _in_a_group(shot))
+    since = last if in_one_run else first
+    if shot.kill.at_ns - since.kill.at_ns > ONE_INCIDENT_NS:
         return False
     if shot.kill.sharer_of is not None:
         return True
     return (first.shortage.cause, first.shortage.limit.cgroup) == (shot.shortage.cause, shot.shortage.limit.cgroup)
+
+
+def _one_run(one: Kill, other: Kill) -> bool:
+    """Whether one thread ran the OOM killer for both."""
+    return one.mark is not None and other.mark is not None and one.mark.trigger_tid == other.mark.trigger_tid
 
 
 def _finding(case: Case, shots: list[_Shot]) -> Finding:
@@ -91,9 +99,12 @@ def _finding(case: Case, shots: list[_Shot]) -> Finding:
     found = growth.growths(story, kill.at_ns, [s.kill for s in shots])
     shared_bytes = growth.shmem_growth(story, _limit_id(kill, shortage), kill.at_ns)
     grown = growth.culprit(story, found, shared_bytes)
+    together = growth.together(story, found, shared_bytes) if grown is None else None
     caveats = [*doubt_caveats(doubts), *shortage.caveats, *_log_disagrees(kill), *_told_to_end(case, shots)]
     if grown is not None and grown.pid not in {s.kill.id.tgid for s in shots}:
         caveats.append(f"The kernel chose {people.describe(story, kill.id)}, but it was another process that grew.")
+    elif grown is None and together is not None and growth.is_flat(found, kill.id):
+        caveats.append(f"The kernel chose {people.describe(story, kill.id)}, but it was not that which grew.")
     unsure = sum(1 for s in shots[1:] if s.kill.status != "present")
     alive = sum(1 for s in shots[1:] if (d := case.death(s.kill.id)) is None or d.signal != SIGKILL)
     if alive:
@@ -113,7 +124,7 @@ def _finding(case: Case, shots: list[_Shot]) -> Finding:
         # Who carries an operator's request out asked for no memory.
         trigger=None if shortage.cause == "operator_oom" else people.trigger(story, kill),
         culprit=grown,
-        growth=None if grown is not None else growth.together(story, found, shared_bytes),
+        growth=together,
         limit=shortage.limit,
         signal=SIGKILL,
         proof=links,
