@@ -8,7 +8,7 @@ from tracer.logs.training import TEXT_CHARS, recognise
 from tracer.pipeline.helper import Work
 from tracer.sources.environ_names import ERROR_FILE, VALUE_CHARS
 from tracer.sources.error_file import Reader, read_error_file
-from tracer.sources.masking import mask_marked
+from tracer.sources.masking import mask_text
 
 MAX_FILES = 1024
 
@@ -71,7 +71,7 @@ def _line(path: str, owner: ProcessSeen, reader: Reader) -> Event | None:
         ts_ns=written_ns,
         source="text",
         about="exception" if said is None else said.about,
-        text=mask_marked(told.message[: 4 * TEXT_CHARS])[:TEXT_CHARS],
+        text=mask_text(told.message[: 4 * TEXT_CHARS])[:TEXT_CHARS],
         stream="error_file",
         what=path,
         numbers={} if told.at_s is None else {"written_s": told.at_s},

@@ -13,7 +13,7 @@ from tracer.job.copier import RESIZED
 from tracer.job.tee import Channel, Tee
 from tracer.logs.training import Thinning, TrainingReader
 from tracer.pipeline.journal import Journal
-from tracer.sources.masking import mask_marked
+from tracer.sources.masking import mask_text
 from tracer.units import NS_PER_S, format_bytes
 
 COST_SHARE = 20
@@ -125,4 +125,4 @@ class Output:
             self._append(line)
 
     def _append(self, line: TrainingLine) -> None:
-        self._journal.append(msgspec.structs.replace(line, text=mask_marked(line.text)))
+        self._journal.append(msgspec.structs.replace(line, text=mask_text(line.text)))

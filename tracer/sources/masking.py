@@ -147,6 +147,13 @@ def _masked(argument: str) -> str:
     name, equals, value = text.partition("=")
     if equals and _NAME.fullmatch(name) and _is_secret(name):
         return argument if _says_where(name, value) else f"{name}={MASK}"
+    text = mask_text(text)
+    whole = len(argument) <= _LOOKED_AT_CHARS and len(text) <= ARGUMENT_CHARS
+    return text if whole else text[:ARGUMENT_CHARS] + CUT
+
+
+def mask_text(text: str) -> str:
+    """Anything that somebody wrote: also what stands behind a secret-like name, wherever that is."""
     text = _HEADER.sub(lambda found: f"{found['name']}: {MASK}", mask_marked(text))
     text = _BEARER.sub(lambda found: f"{found['word']} {MASK}", text)
     for program, pattern in _LETTERED.items():
@@ -155,9 +162,7 @@ def _masked(argument: str) -> str:
     text = _QUERY.sub(_without_value, text)
     for pattern in (_ASSIGNED, _SET, _FLAGGED):
         text = _without_values(pattern, text)
-    text = _HEX.sub(MASK, text)
-    whole = len(argument) <= _LOOKED_AT_CHARS and len(text) <= ARGUMENT_CHARS
-    return text if whole else text[:ARGUMENT_CHARS] + CUT
+    return _HEX.sub(MASK, text)
 
 
 def _without_values(pattern: re.Pattern[str], text: str) -> str:

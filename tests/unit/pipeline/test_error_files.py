@@ -105,9 +105,10 @@ def test_one_that_ended_well_is_not_looked_at(files, path):
     assert files.lines == []
 
 
-def test_a_token_in_a_message_is_masked(files, path):
+@pytest.mark.parametrize("told", ["hf_hunter2abcdefghijklmnopqrstuvwxyz0123", "password='hunter2'", "--token hunter2"])
+def test_a_secret_in_a_message_is_masked(files, path, told):
     files.seen(seen(10, {ERROR_FILE: path}))
-    write(path, "ValueError: bad hf_abcdefghijklmnopqrstuvwxyz0123")
+    write(path, f"ValueError: bad {told}")
     files.ended(exited(10))
 
-    assert "hf_abc" not in files.lines[0].text
+    assert "hunter2" not in files.lines[0].text

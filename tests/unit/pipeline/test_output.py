@@ -103,12 +103,25 @@ def test_a_line_that_matters_is_recorded_with_the_time_at_which_it_was_read(watc
     assert "hunter2" not in repr(writer.events)
 
 
-def test_a_secret_of_a_known_shape_is_masked_in_what_is_recorded(watched, channel):
+@pytest.mark.parametrize(
+    "told",
+    [
+        b"hf_hunter2abcdefghijklmnopqrstuvwxyz0123",
+        b"with HF_TOKEN=hunter2",
+        b"{'api_key': 'hunter2'}",
+        b"--wandb-api-key hunter2",
+        b"Authorization: Bearer hunter2",
+        b"https://user:hunter2@example.com/x",
+        b"AWS_SECRET_ACCESS_KEY = hunter2",
+    ],
+)
+def test_what_looks_like_a_secret_is_masked_in_what_is_recorded(watched, channel, told):
     output, writer, _ = watched
-    channel.say(b"RuntimeError: DataLoader timed out after 5 seconds hf_abcdefghijklmnopqrstuvwxyz0123\n")
+    channel.say(b"RuntimeError: DataLoader timed out after 5 seconds " + told + b"\n")
     read(output)
 
-    assert "hf_abcdef" not in lines(writer)[0].text
+    assert lines(writer)[0].text.startswith("RuntimeError: DataLoader timed out after 5 seconds")
+    assert "hunter2" not in repr(writer.events)
 
 
 def test_the_last_line_and_the_last_step_come_at_the_end(watched, channel):
