@@ -54,8 +54,8 @@ class TmpfsSource:
             room = os.statvfs(f"{self._proc_root}/{tgid}/root{mount_point}")
         except (OSError, ValueError):
             return None
-        if not room.f_blocks:
-            return None  # without a size of its own
+        if not room.f_blocks or room.f_flag & os.ST_RDONLY:
+            return None  # without a size of its own, or nobody writes there
         return TmpfsFill(
             mount_point=text_of(os.fsencode(mount_point)),
             size_bytes=room.f_blocks * room.f_frsize,

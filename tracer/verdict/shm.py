@@ -15,6 +15,7 @@ SIGBUS, BUS_ADRERR = 7, 2
 BEFORE_NS, AFTER_NS = 2 * NS_PER_S, NS_PER_S
 """Samples this near count: the file that did not fit goes with the process that held it, if it had no name any more."""
 FULL_SHARE = 0.02
+SHM = "/dev/shm"  # noqa: S108 - where glibc's shm_open() and PyTorch put their files
 
 
 class Full(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,8 +31,7 @@ def ran_full(story: Story, death: Death) -> Full | None:
     signal = death.by
     if death.signal != SIGBUS or signal is None or not _is_missing_page(signal):
         return None
-    # What was seen because of this very signal first, then what lies nearest.
-    found = sorted(_full(story, signal), key=lambda one: (one[1].signalled_tgid != signal.tgid, _gap(one[1], signal)))
+    found = sorted(_full(story, signal), key=lambda one: _order(one[0], one[1], signal))
     if not found:
         return None
     fill, sample = found[0]
@@ -57,6 +57,11 @@ def _full(story: Story, signal: SignalSent) -> Iterable[tuple[TmpfsFill, TmpfsSa
             # Of a small one a page may be left, of a large one what others gave back meanwhile.
             if fill.free_bytes <= min(FULL_SHARE * fill.size_bytes, 4 * MIB):
                 yield fill, sample
+
+
+def _order(fill: TmpfsFill, sample: TmpfsSample, signal: SignalSent) -> tuple[bool, bool, int]:
+    """What was seen because of this very signal first, of that where shared memory lies, then what lies nearest."""
+    return (sample.signalled_tgid != signal.tgid, fill.mount_point != SHM, _gap(sample, signal))
 
 
 def _gap(sample: TmpfsSample, signal: SignalSent) -> int:

@@ -7,7 +7,7 @@ import pytest
 from tracer.sources import tmpfs
 from tracer.sources.tmpfs import MAX_MOUNTS, TmpfsSource
 
-Room = namedtuple("Room", "f_blocks f_bavail f_frsize")  # noqa: PYI024 - as os.statvfs gives it
+Room = namedtuple("Room", "f_blocks f_bavail f_frsize f_flag", defaults=[0])  # noqa: PYI024 - as os.statvfs gives it
 LINE = "36 35 0:{n} / {at} rw - {kind} {kind} rw"
 
 
@@ -41,7 +41,8 @@ def fills(sample):
 
 def test_the_room_in_every_tmpfs_with_a_size(proc):
     proc(("tmpfs", "/dev/shm", (16, 1, 4096)), ("ext4", "/", (9, 9, 1)), ("tmpfs", "/unbounded", (0, 0, 4096)),
-         ("tmpfs", "/gone", None), ("tmpfs", "/run", (4, 4, 4096)))  # fmt: skip
+         ("tmpfs", "/gone", None), ("tmpfs", "/written/by/nobody", (4, 0, 4096, os.ST_RDONLY | os.ST_NODEV)),
+         ("tmpfs", "/run", (4, 4, 4096, os.ST_NODEV)))  # fmt: skip
     sample = proc.source.all(7, 8)
 
     assert (sample.tgid, sample.signalled_tgid, sample.ts_ns) == (7, 8, 5)

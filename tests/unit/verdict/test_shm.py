@@ -47,6 +47,23 @@ def test_a_worker_that_wrote_into_a_full_dev_shm_was_ended_by_that_likely() -> N
     assert any(one.pid == RANK for one in found.collateral)
 
 
+@pytest.mark.parametrize("mount_point", ["/tmp", "/run/user/1000", "/dev/shm/mine"])
+def test_another_tmpfs_that_was_full_may_have_nothing_to_do_with_it(mount_point: str) -> None:
+    found = ended((mount_point, 64, 0), ("/dev/shm", 64, 60))
+
+    assert ("shm_exhausted", "possible") == (found.cause, found.strength)
+    assert "Ended by SIGBUS while a tmpfs was full" == found.headline
+    assert f"the tmpfs {mount_point} had 0 B of 64 MiB free" in found.proof[1].statement
+
+
+def test_where_several_are_full_dev_shm_is_told() -> None:
+    found = ended(("/tmp", 64, 0), ("/dev/shm", 64, 0))
+
+    assert "likely" == found.strength
+    assert "the tmpfs /dev/shm had" in found.proof[1].statement
+    assert "1 more had none either" in found.proof[1].statement
+
+
 def test_a_sample_of_the_jobs_dev_shm_from_just_before_counts() -> None:
     found = ended(("/dev/shm", 64, 1), after_ns=-NS_PER_S, signalled=None)
 

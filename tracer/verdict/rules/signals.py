@@ -10,7 +10,7 @@ from tracer.verdict.deaths import CRASH_SIGNALS, SIGTERM, Death, signal_name
 from tracer.verdict.incident import Case, Finding, belongs, doubt_caveats, strength
 from tracer.verdict.kills import SIGKILL, is_kernel_kill_signal
 from tracer.verdict.model import Cause, Incident, Link, Rung, Sender, Status
-from tracer.verdict.shm import ran_full
+from tracer.verdict.shm import SHM, ran_full
 
 SIGNAL_HOOK = "signal_generate"
 HOOKED_SIGNALS = frozenset({SIGKILL, SIGTERM, 6, 7, 11})
@@ -44,7 +44,9 @@ def _finding(case: Case, death: Death) -> Finding:
         caveats.append("The OOM killer marked it while it was already dying: that was not a kill.")
     incident = Incident(
         cause=cause,
-        strength="possible" if cause == "inconclusive" else strength(links, doubts),
+        strength="possible"
+        if cause == "inconclusive" or _is_another_tmpfs(case, death, cause)
+        else strength(links, doubts),
         at=story.utc(death.at_ns),
         headline=_headline(case, death, cause, sent_by),
         summary=_summary(case, death),
@@ -105,7 +107,7 @@ def _headline(case: Case, death: Death, cause: Cause, sent_by: Sender | None) ->
     if cause == "inconclusive":
         return f"Ended by {name}, and who sent it was not observed"
     if cause in _HEADLINES:
-        return _HEADLINES[cause]
+        return "Ended by SIGBUS while a tmpfs was full" if _is_another_tmpfs(case, death, cause) else _HEADLINES[cause]
     if cause == "crash":
         outside = sent_by is not None and sent_by.kind in {"outside", "daemon", "launcher", "job"}
         return f"Ended by {name}, sent by another process" if outside else f"Crashed: {name}"
@@ -196,6 +198,12 @@ def _no_room(case: Case, death: Death) -> Link:
         evidence=(full.sample.seq,),
         rung="proc",
     )
+
+
+def _is_another_tmpfs(case: Case, death: Death, cause: Cause) -> bool:
+    """Whether the full one is not where shared memory lies: it may well have nothing to do with it."""
+    full = ran_full(case.story, death) if cause == "shm_exhausted" else None
+    return full is not None and full.fill.mount_point != SHM
 
 
 def _counted_none(case: Case, name: str) -> Link:
