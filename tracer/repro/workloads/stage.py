@@ -172,10 +172,10 @@ def unshare(flags: int) -> None:
         cannot(f"no namespace can be made: {os.strerror(ctypes.get_errno())}")
 
 
-def private_tmpfs(size_mib: int) -> str:
+def private_tmpfs(size_mib: int, where: str | None = None) -> str:
     """A small tmpfs that nobody else sees, and that ends with this process. Its folder."""
     unshare(CLONE_NEWNS)
-    where = os.path.join(folder(), "tmpfs")
+    where = os.path.join(folder(), "tmpfs") if where is None else where
     os.makedirs(where, exist_ok=True)
     libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None)
     options = f"size={size_mib}m,mode=700".encode()
