@@ -70,6 +70,18 @@ def test_where_a_kill_was_counted_it_did_not_stand_still() -> None:
     assert [] == stalls(sampled(20, fields, oom=50, oom_kill=1).finish())
 
 
+def test_a_kill_in_between_parts_two_stalls() -> None:
+    scene = sampled(24, HIGH, high=3, psi_full_total_us=50_000)
+    for step in range(31):
+        counts = {"high": 72 + 3 * step, "psi_full_total_us": 1_200_000 + 50_000 * step, "oom_kill": 1}
+        scene.add(CgroupSample(ts_ns=scene.now_ns, path="/r", cgroup_id=77, **HIGH | counts))
+        scene.pass_time(STEP_NS)
+    (stall,) = stalls(scene.finish())
+
+    assert "all its tasks stood still for 1.5 s of 3.0 s" in stall.proof[0].statement
+    assert "no OOM kill in that time" in stall.proof[3].statement
+
+
 def test_without_anyone_to_kill_it_tries_for_ever() -> None:
     (stall,) = stalls(sampled(20, FULL, oom=50).finish())
 

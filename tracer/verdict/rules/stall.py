@@ -70,12 +70,17 @@ def _stalls(samples: Sequence[CgroupSample]) -> list[_Stall]:
             continue
         still_ns = _still_ns(before, after)
         last = found[-1] if found else None
-        if last is not None and last.why == why and before.ts_ns - last.last.ts_ns <= GAP_NS:
+        if last is not None and last.why == why and _go_together(last.last, before):
             both = None if still_ns is None or last.still_ns is None else last.still_ns + still_ns
             found[-1] = _Stall(why, last.first, after, both)
         else:
             found.append(_Stall(why, before, after, still_ns))
     return found
+
+
+def _go_together(last: CgroupSample, before: CgroupSample) -> bool:
+    """Whether one stall goes on: soon after, and nothing was killed in between."""
+    return before.ts_ns - last.ts_ns <= GAP_NS and _rise(last.oom_kill, before.oom_kill) == 0
 
 
 def _why(before: CgroupSample, after: CgroupSample) -> Why | None:
