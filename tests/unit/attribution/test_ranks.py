@@ -3,12 +3,13 @@
 
 import itertools
 
+import msgspec
 import pytest
 
 from tests.unit.verdict.scenes import LAUNCHER, RANK, WORKERS, Scene, start_of
 from tracer.attribution.roles import Role, assign, describe, short
 from tracer.attribution.tree import Tree
-from tracer.events import ProcessSample
+from tracer.events import ProcessForked, ProcessSample, ProcessSeen
 from tracer.units import NS_PER_MS
 
 RANK_NAMES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "HOROVOD_RANK")
@@ -196,11 +197,30 @@ def test_the_pace_of_a_start_is_its_own() -> None:
 def test_workers_of_which_no_fork_was_recorded_have_no_number() -> None:
     scene = Scene()
     scene.job()
-    scene.seen(900, RANK, WORKER, None, parent_start_ns=start_of(RANK))
+    later = WORKERS[3] + 1
+    scene.seen(later, RANK, WORKER, None, parent_start_ns=start_of(RANK))
     found = roles(scene)
 
-    assert ("dataloader_worker", None) == (found[900].name, found[900].worker)
+    assert ("dataloader_worker", None) == (found[later].name, found[later].worker)
     assert [0, 1, 2, 3] == [found[pid].worker for pid in WORKERS]
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_those_that_began_after_a_worker_of_which_no_fork_was_recorded_have_no_number(lost: int) -> None:
+    """Which would be one too low: nobody counted the one that is missing."""
+    scene = Scene()
+    scene.job()
+    parents = {pid: start_of(RANK) for pid in WORKERS}
+    scene.items = [
+        msgspec.structs.replace(event, parent_start_ns=parents[event.tgid])
+        if isinstance(event, ProcessSeen) and event.tgid in parents
+        else event
+        for event in scene.items
+        if not (isinstance(event, ProcessForked) and event.tgid == WORKERS[lost])
+    ]
+    found = roles(scene)
+
+    assert [*range(lost), *[None] * (4 - lost)] == [found[pid].worker for pid in WORKERS]
 
 
 def test_only_workers_have_numbers_and_each_parent_has_its_own() -> None:

@@ -41,7 +41,7 @@ def assign(tree: Tree, *, forks_complete: bool = True) -> Mapping[ProcessId, Rol
         roles[one.id] = role if of is None else _numbered(role, of)
     _by_session(evidence, roles)
     if forks_complete:
-        _number_workers(tree, evidence, roles)
+        _number_workers(evidence, roles)
     return roles
 
 
@@ -112,13 +112,13 @@ def _by_session(evidence: Mapping[ProcessId, Evidence], roles: dict[ProcessId, R
             )
 
 
-def _number_workers(tree: Tree, evidence: Mapping[ProcessId, Evidence], roles: dict[ProcessId, Role]) -> None:
+def _number_workers(evidence: Mapping[ProcessId, Evidence], roles: dict[ProcessId, Role]) -> None:
     for one in evidence.values():
         below = [evidence[child] for child in one.member.children if child in evidence]
         found = [child for child in below if roles[child.id].name == "dataloader_worker"]
         if not found:
             continue
         unnamed = [c for c in below if roles[c.id].name == "job" and workers.may_be_unnamed_worker(c)]
-        earlier = [c for c in found if c.member.fork is None and tree.seen_at_attach(c.member)]
+        earlier = [c for c in found if c.member.fork is None]
         for identity, number in workers.number(found, unnamed, earlier):
             roles[identity] = msgspec.structs.replace(roles[identity], worker=number)

@@ -69,12 +69,12 @@ def number(
 
     A start begins anew where all earlier workers had ended. Where some still live and the pause is
     long it may be another loader's start: no number then, for that worker and those after it. Nor while
-    some of those live that ran when oomtrace attached: how many there had been is not known. Nor after one
-    of `unnamed`, which may have been a worker of this start.
+    some of those live whose forks were not recorded, as of those that ran when oomtrace attached: how many there had
+    been is not known. Nor after one of `unnamed`, which may have been a worker of this start.
     """
     numbered: list[tuple[ProcessId, int | None]] = []
     nameless = {e.id for e in unnamed}
-    earlier_end_ns = max((_end_ns(e) for e in earlier), default=0)
+    ends = [(e.member.start_ns, _end_ns(e)) for e in earlier]
     count, all_ended_ns, certain, longest_ns, before_ns = 0, 0.0, True, 0, 0
     together = sorted((e for e in (*workers, *unnamed) if e.member.fork is not None), key=_began_ns)
     doubtful = False
@@ -86,7 +86,7 @@ def number(
             count, all_ended_ns, certain, longest_ns, doubtful, pause_ns = 0, 0.0, True, 0, False, 0
         elif long:
             certain = False
-        if earlier_end_ns > began_ns:
+        if any(start_ns < evidence.member.start_ns and end_ns > began_ns for start_ns, end_ns in ends):
             certain = False
         longest_ns = max(longest_ns, pause_ns)
         all_ended_ns = max(all_ended_ns, _end_ns(evidence))
