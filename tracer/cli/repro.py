@@ -85,7 +85,7 @@ def _listing(*, as_json: bool) -> str:
     for scenario in SCENARIOS:
         where = "" if scenario.where == "here" else " (in a test VM alone)"
         needs = f" [{', '.join(scenario.needs)}]" if scenario.needs else ""
-        lines += [f"{scenario.name}{where}{needs}", _filled(scenario.what, indent="    ")]
+        lines += [_filled(f"{scenario.name}{where}{needs}", indent=""), _filled(scenario.what, indent="    ")]
     return "\n".join(lines) + "\n"
 
 
