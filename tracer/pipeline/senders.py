@@ -4,13 +4,11 @@
 import time
 
 from tracer.events import Event, ProcessId, SeenProgram, SenderSeen, SignalInfo, SignalSent, process_id
+from tracer.events.signals import SENT_BY_CURRENT, SIGKILL, SIGTERM
 from tracer.pipeline.helper import Helper
 from tracer.pipeline.members import Members
 from tracer.pipeline.ports import Processes
 
-SIGKILL, SIGTERM = 9, 15
-SENT_BY_CURRENT = frozenset({0, -1, -6})
-"""SI_USER, SI_QUEUE, SI_TKILL: whose `current` is the sender (include/uapi/asm-generic/siginfo.h)."""
 MAX_LINE = 16
 MAX_LOOKS = 200
 """Senders in one watch: whoever sends from ever new processes is told by the record of the signal alone."""

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tracer.events.signals import PF_KTHREAD
 from tracer.pseudofiles import read_bytes
 from tracer.units import KIB, TICK_NS
 
@@ -20,8 +21,6 @@ _HEX = re.compile(rb"[0-9a-f]+")
 _GPU = re.compile(r"/dev/(nvidia\d{1,4})")
 _PT = b"pt_"
 _MAX_FDS, _MAX_THREADS = 1024, 512
-_PF_KTHREAD = 0x0020_0000
-"""include/linux/sched.h"""
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ def read_stat(proc_root: str, pid: int) -> Stat | None:
             session_id=int(fields[3]),
             start_tick=int(fields[19]),
             exit_status=_exit_status(fields),
-            kernel_thread=bool(int(fields[6]) & _PF_KTHREAD),
+            kernel_thread=bool(int(fields[6]) & PF_KTHREAD),
         )
     except (ValueError, IndexError):
         return None

@@ -16,7 +16,9 @@ from collections.abc import Iterable
 import msgspec
 
 from tracer.events import Losses, ProcessId, SignalSent, process_id
-from tracer.verdict.kills import BRACKET_NS, DELIVERED, PF_EXITING, DyingMark, Kill, Kills, is_kernel_kill_signal
+from tracer.events.signals import PF_EXITING, TRACE_SIGNAL_DELIVERED
+from tracer.verdict.kills import BRACKET_NS, DyingMark, Kill, Kills, is_kernel_kill_signal
+from tracer.verdict.stacks import KILL_PATH
 from tracer.verdict.story import Story
 
 MARK = "oom_mark"
@@ -82,7 +84,7 @@ def _call(of: Kill | DyingMark, at_ns: int, seq: int, *, again: bool = False) ->
 
 def _may_count(dying: DyingMark) -> bool:
     # Names that were not observed leave it open.
-    return dying.frames is None or "__oom_kill_process" in dying.frames
+    return dying.frames is None or KILL_PATH in dying.frames
 
 
 def _of_dying(dying: DyingMark) -> Call:
@@ -108,9 +110,9 @@ def _repeats(story: Story, kills: Kills) -> Iterable[Call]:
     marks_lost = any(losses.dropped.get(MARK) for losses in story.of(Losses))
     for signal in story.of(SignalSent):
         # Once it is exiting, its SIGKILLs may be the teardown of its pid namespace.
-        if not is_kernel_kill_signal(signal) or signal.result == DELIVERED or signal.sender_flags & PF_EXITING:
+        if not is_kernel_kill_signal(signal) or signal.sender_flags & PF_EXITING:
             continue
-        if signal.seq in brackets:
+        if signal.result == TRACE_SIGNAL_DELIVERED or signal.seq in brackets:
             continue
         known = before.get((signal.sender_tid, process_id(signal.tgid, signal.start_ns)), ())
         kill = next((k for k in known if 0 <= signal.ts_ns - _at_ns(k) <= BRACKET_NS), None)

@@ -14,10 +14,11 @@ import msgspec
 
 from tracer.attribution.tree import Member
 from tracer.events import CgroupSample, LoggedDecision, LoggedKill, Losses, PressureSample, ProcessId, VmstatSample
+from tracer.events.signals import SIGKILL
 from tracer.units import NS_PER_MS, NS_PER_S, has_limit
 from tracer.verdict.deaths import Death
 from tracer.verdict.growth import unreclaimable_bytes
-from tracer.verdict.kills import SIGKILL, Kill
+from tracer.verdict.kills import Kill
 from tracer.verdict.story import Story
 
 SLACK_NS = 50 * NS_PER_MS

@@ -7,8 +7,8 @@ import msgspec
 
 from tracer.attribution.tree import Member
 from tracer.events import JobEnded, ProcessExited, ProcessId, ProcessSample, SignalSent, process_id
+from tracer.events.signals import SIGKILL, SIGTERM, TRACE_SIGNAL_DELIVERED
 from tracer.units import NS_PER_S
-from tracer.verdict.kills import DELIVERED, SIGKILL
 from tracer.verdict.model import Rung
 from tracer.verdict.story import Story
 
@@ -18,8 +18,6 @@ SIGNAL_NAMES = {
     24: "SIGXCPU", 25: "SIGXFSZ", 31: "SIGSYS",
 }  # fmt: skip
 """x86-64 and arm64 numbers (include/uapi/asm-generic/signal.h)."""
-CRASH_SIGNALS = frozenset({4, 5, 6, 7, 8, 11, 31})
-SIGTERM = 15
 EXIT_HOOK = "raw_tracepoint:sched_process_exit"
 RAISED_AGAIN_NS = 5 * NS_PER_S
 """So long a handler may take before it sends its process the signal again."""
@@ -93,7 +91,7 @@ def _death(member: Member, status: int, signals: Sequence[SignalSent]) -> Death:
     number = status & 0x7F
     zombie = None if member.exit or member.ended else member.zombie
     at_ns = next(e.ts_ns for e in (member.exit, member.ended, zombie) if e is not None)
-    delivered = [s for s in signals if s.result == DELIVERED and s.ts_ns <= at_ns]
+    delivered = [s for s in signals if s.result == TRACE_SIGNAL_DELIVERED and s.ts_ns <= at_ns]
     return Death(
         id=member.id,
         at_ns=at_ns,

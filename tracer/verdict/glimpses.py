@@ -12,12 +12,11 @@ import msgspec
 
 from tracer.attribution.tree import Member
 from tracer.events import LoggedKill, MarkedEnded, OomGlimpse
+from tracer.events.signals import TRACE_SIGNAL_DELIVERED
 from tracer.units import NS_PER_S
 from tracer.verdict.stacks import KILL_PATH, frames_at
 from tracer.verdict.story import Story
 
-DELIVERED = 0
-"""TRACE_SIGNAL_DELIVERED, include/trace/events/signal.h."""
 BRACKET_NS = 1 * NS_PER_S
 LOG_WINDOW_NS = 5 * NS_PER_S
 """As for marks that were seen in full: see `kills`."""
@@ -64,7 +63,7 @@ def _what(glimpse: OomGlimpse, frames: Sequence[str] | None, logged: LoggedKill 
     near = glimpse.signal_ns is not None and 0 <= glimpse.ts_ns - glimpse.signal_ns <= BRACKET_NS
     # Of a bare pid only the kill path says that the thread's last SIGKILL went to that very task.
     signalled = near and (bool(glimpse.same_task) or bool(in_path) or logged is not None)
-    if in_path is False or (signalled and glimpse.signal_result != DELIVERED):
+    if in_path is False or (signalled and glimpse.signal_result != TRACE_SIGNAL_DELIVERED):
         return None
     if signalled and in_path:
         return "SIGKILL and OOM mark in one step of the kernel's OOM killer"

@@ -27,26 +27,20 @@ from tracer.events import (
     OomMark,
     ProcessExited,
     ProcessId,
-    SignalInfo,
     SignalSent,
     process_id,
 )
+from tracer.events.signals import KERNEL_INFO, PF_EXITING, SIGKILL, TRACE_SIGNAL_DELIVERED
 from tracer.units import NS_PER_S
 from tracer.verdict.glimpses import Glimpsed, find_glimpsed
 from tracer.verdict.model import Rung, Status
 from tracer.verdict.stacks import KILL_PATH, frames_at
 from tracer.verdict.story import Story
 
-SIGKILL = 9
-DELIVERED = 0
-"""TRACE_SIGNAL_DELIVERED, include/trace/events/signal.h."""
 BRACKET_NS = 1 * NS_PER_S
 """Nothing but the kill itself lies between its signal and its mark; a hypervisor may stretch it."""
 LOG_WINDOW_NS = 5 * NS_PER_S
 """printk's clock drifts between calibrations; a pid is not reused for another OOM kill this fast."""
-KERNEL_INFO = frozenset({SignalInfo.PRIV, SignalInfo.FORCED})
-PF_EXITING = 0x0000_0004
-"""include/linux/sched.h; stable since 2.6.27."""
 
 
 class Kill(msgspec.Struct, frozen=True, kw_only=True):
@@ -222,7 +216,7 @@ def _from_mark(story: Story, tgid: int, start_ns: int, mark: OomMark) -> Kill | 
 def _judge_bracket(
     signal: SignalSent | None, in_kill_path: bool | None, logged: LoggedKill | None
 ) -> tuple[Status, str]:
-    if signal is not None and signal.result != DELIVERED:
+    if signal is not None and signal.result != TRACE_SIGNAL_DELIVERED:
         return "absent", "marked by the OOM killer when it had a SIGKILL already or was exiting: not a kill"
     if signal is not None and in_kill_path:
         return "present", "SIGKILL and OOM mark in one step of the kernel's OOM killer"
@@ -256,7 +250,7 @@ def _bracket(story: Story, identity: ProcessId, mark: OomMark) -> SignalSent | N
 def _from_signal(story: Story, signal: SignalSent, kills: Sequence[Kill]) -> Kill | None:
     """A kernel SIGKILL without a mark of its own: a sharer of a victim's memory map, or the mark was not recorded."""
     identity = process_id(signal.tgid, signal.start_ns)
-    if signal.result != DELIVERED:
+    if signal.result != TRACE_SIGNAL_DELIVERED:
         return None
     victim = next((k for k in reversed(kills) if _same_oom(story, k, signal)), None)
     if victim is not None:

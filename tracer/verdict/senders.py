@@ -6,19 +6,23 @@ from collections.abc import Iterator
 from tracer.attribution import roles
 from tracer.attribution.cgroup_paths import place_of
 from tracer.events import ProcessId, SeenProgram, SenderSeen, SignalInfo, SignalSent, process_id
+from tracer.events.signals import (
+    CRASH_SIGNALS,
+    KERNEL_INFO,
+    PF_EXITING,
+    PF_KTHREAD,
+    SENT_BY_CURRENT,
+    SI_QUEUE,
+    SI_TKILL,
+    SI_USER,
+    SIGKILL,
+)
 from tracer.units import NS_PER_S
-from tracer.verdict.kills import KERNEL_INFO, PF_EXITING, SIGKILL
 from tracer.verdict.model import Ancestor, Sender, SenderKind
 from tracer.verdict.people import ns_pids
 from tracer.verdict.programs import WORDS, Program, recognise
 from tracer.verdict.story import Story
 
-SENT_BY_CURRENT = frozenset({0, -1, -6})
-"""SI_USER, SI_QUEUE, SI_TKILL (include/uapi/asm-generic/siginfo.h)."""
-FAULT_SIGNALS = frozenset({4, 5, 6, 7, 8, 11, 31})
-"""Raised by the kernel with a positive code for what a process did."""
-PF_KTHREAD = 0x0020_0000
-"""include/linux/sched.h; stable since 2.6.27."""
 SHOWN_ANCESTORS = 3
 
 
@@ -50,7 +54,7 @@ def is_failed_exec(signal: SignalSent) -> bool:
 
 def is_of_the_kernel(signal: SignalSent) -> bool:
     """Whether no process sent it."""
-    fault = signal.code > 0 and signal.signal in FAULT_SIGNALS
+    fault = signal.code > 0 and signal.signal in CRASH_SIGNALS
     own = signal.info in KERNEL_INFO or bool(signal.sender_flags & PF_KTHREAD) or fault
     return own or is_parents_death(signal) or is_failed_exec(signal)
 
@@ -161,7 +165,7 @@ def way(signal: SignalSent) -> str:
     if signal.info == SignalInfo.NOINFO:
         # __cgroup_kill() alone sends SIGKILL to others in that form, send_sig(SIGKILL, task, 0), 5.14 and later.
         return "cgroup.kill" if signal.signal == SIGKILL else "by the kernel for another process"
-    return {0: "kill", -1: "sigqueue", -6: "tgkill"}.get(signal.code, f"code {signal.code}")
+    return {SI_USER: "kill", SI_QUEUE: "sigqueue", SI_TKILL: "tgkill"}.get(signal.code, f"code {signal.code}")
 
 
 def by_the_kernel(story: Story, signal: SignalSent) -> str:

@@ -6,12 +6,11 @@ from collections.abc import Iterable
 import msgspec
 
 from tracer.events import SignalInfo, SignalSent, TmpfsFill, TmpfsSample
+from tracer.events.signals import BUS_ADRERR, SIGBUS
 from tracer.units import MIB, NS_PER_S, format_bytes, format_duration
 from tracer.verdict.deaths import Death
 from tracer.verdict.story import Story
 
-SIGBUS, BUS_ADRERR = 7, 2
-"""include/uapi/asm-generic/siginfo.h; other codes are of alignment, of a device, of a memory error."""
 BEFORE_NS, AFTER_NS = 2 * NS_PER_S, NS_PER_S
 """Samples this near count: the file that did not fit goes with the process that held it, if it had no name any more."""
 FULL_SHARE = 0.02
@@ -44,6 +43,7 @@ def ran_full(story: Story, death: Death) -> Full | None:
 
 
 def _is_missing_page(signal: SignalSent) -> bool:
+    # Other codes are of alignment, of a device, of a memory error.
     return signal.info == SignalInfo.POINTER and signal.code == BUS_ADRERR
 
 

@@ -11,13 +11,14 @@ from tracer.events import (
     SignalSent,
     process_id,
 )
+from tracer.events.signals import SIGKILL
 from tracer.units import MIB, NS_PER_S, format_bytes, format_duration
 from tracer.verdict import growth, people, said_rows, senders
 from tracer.verdict.counters import rises
 from tracer.verdict.deaths import Death, signal_name
 from tracer.verdict.folding import folded
 from tracer.verdict.incident import TRAINING_ROLES, Case, Finding
-from tracer.verdict.kills import SIGKILL, Kill
+from tracer.verdict.kills import Kill
 from tracer.verdict.model import Entry, EntryKind, Series
 
 MAX_GROWERS = 3

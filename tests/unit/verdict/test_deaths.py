@@ -7,8 +7,9 @@ import pytest
 
 from tests.unit.verdict.scenes import LAUNCHER, RANK, WORKERS, Scene, identity, start_of
 from tracer.events import JobEnded
+from tracer.events.signals import CRASH_SIGNALS
 from tracer.units import NS_PER_S
-from tracer.verdict.deaths import CRASH_SIGNALS, SIGNAL_NAMES, Death, find_deaths, signal_name
+from tracer.verdict.deaths import SIGNAL_NAMES, Death, find_deaths, signal_name
 from tracer.verdict.story import Story
 
 OUTSIDE = {"sender_tgid": 7, "sender_tid": 7, "sender_start_ns": 1}

@@ -7,9 +7,9 @@ import pytest
 
 from tests.unit.verdict.scenes import LAUNCHER, RANK, WORKERS, Scene, identity, start_of
 from tracer.events import Header, ProcessExeced, ProcessSample, SignalInfo, SignalSent
+from tracer.events.signals import CRASH_SIGNALS
 from tracer.units import MIB, NS_PER_S
 from tracer.verdict import people, senders
-from tracer.verdict.deaths import CRASH_SIGNALS
 from tracer.verdict.kills import Kill, find_kills
 from tracer.verdict.story import Story
 

@@ -9,9 +9,10 @@ import pytest
 from tests.unit.verdict.marks import OTHER, TRIGGER, VICTIM, begun, found, marked, only
 from tests.unit.verdict.scenes import DYING_STACK, HOOKS, LAUNCHER, WORKERS, Scene, changed, identity, primary
 from tracer.events import Header, LoggedDecision, LoggedKill, LoggedUsage, SignalInfo
+from tracer.events.signals import PF_EXITING
 from tracer.units import NS_PER_MS, NS_PER_S
 from tracer.verdict.judge import judge
-from tracer.verdict.kills import PF_EXITING, Kill, find_kills
+from tracer.verdict.kills import Kill, find_kills
 from tracer.verdict.story import Story
 
 

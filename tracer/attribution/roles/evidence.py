@@ -9,9 +9,6 @@ from tracer.attribution.roles.variables import Identity, Variables, has_rank, id
 from tracer.attribution.tree import Member, Tree
 from tracer.events import ProcessId, ProcessLooked, ProcessSeen
 
-SIGBUS, SIGFPE, SIGSEGV, SIGTERM, SIGCHLD = 7, 8, 11, 15, 17
-"""asm-generic/signal.h, as on x86-64 and aarch64."""
-
 
 class Evidence:
     """One member of the tree."""

@@ -3,9 +3,10 @@
 
 from collections.abc import Iterable, Sequence
 
-from tracer.attribution.roles.evidence import SIGBUS, SIGCHLD, SIGFPE, SIGSEGV, SIGTERM, Evidence, mask_of
+from tracer.attribution.roles.evidence import Evidence, mask_of
 from tracer.attribution.roles.names import WORKER_COMMS, is_python
 from tracer.events import ProcessId
+from tracer.events.signals import SIGBUS, SIGCHLD, SIGFPE, SIGSEGV, SIGTERM
 from tracer.units import NS_PER_MS, NS_PER_S
 
 FIRST_PAUSE_NS = 250 * NS_PER_MS

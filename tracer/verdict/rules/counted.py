@@ -4,10 +4,10 @@
 from collections.abc import Iterable
 
 from tracer.events import LoggedKill, ProcessId
+from tracer.events.signals import SIGKILL
 from tracer.verdict import growth, people
 from tracer.verdict.counters import Counted, count_kills
 from tracer.verdict.incident import Case, Finding, belongs, strength
-from tracer.verdict.kills import SIGKILL
 from tracer.verdict.limit_counted import limit_by_counters
 from tracer.verdict.model import Incident, Link, Process, Status, Strength
 from tracer.verdict.rules.host_oom import HEADLINES, SURE, not_cuda, ran_out

@@ -4,11 +4,11 @@
 from collections.abc import Sequence
 from typing import Literal
 
+from tracer.events.signals import SIGKILL
 from tracer.verdict import people
 from tracer.verdict.counters import counts_were_read, rises
 from tracer.verdict.deaths import Death
 from tracer.verdict.incident import Case, Finding, belongs, doubt_caveats, strength
-from tracer.verdict.kills import SIGKILL
 from tracer.verdict.model import Incident, Link
 
 SHELL_SIGKILL = 128 + SIGKILL

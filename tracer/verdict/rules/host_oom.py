@@ -6,10 +6,11 @@ from collections.abc import Iterable
 import msgspec
 
 from tracer.events import IdentityBy, MarkedEnded
+from tracer.events.signals import SIGKILL
 from tracer.units import NS_PER_S, format_bytes, format_duration
 from tracer.verdict import growth, people, senders
 from tracer.verdict.incident import Case, Finding, belongs, doubt_caveats, strength
-from tracer.verdict.kills import SIGKILL, Kill
+from tracer.verdict.kills import Kill
 from tracer.verdict.limit import Shortage
 from tracer.verdict.limit_counted import shortage_of
 from tracer.verdict.model import Incident, Link, Status
