@@ -94,7 +94,7 @@ class Recorder:
         """Read on until nothing comes any more: exits, log lines and stacks of the last moment."""
         quiet_since_ns = time.monotonic_ns()
         self.watch.read_all()
-        self.watch.hurry()
+        self.watch.inspection.hurry()
         with selectors.DefaultSelector() as selector:
             for what, fd, _ in self.watch.readers():
                 if not self.journal.gave_up(what):

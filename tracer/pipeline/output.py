@@ -13,6 +13,7 @@ from tracer.job.copier import RESIZED
 from tracer.job.tee import Channel, Tee
 from tracer.logs.training import Thinning, TrainingReader
 from tracer.pipeline.journal import Journal
+from tracer.pipeline.ports import Reader
 from tracer.sources.masking import mask_text
 from tracer.units import NS_PER_S, format_bytes
 
@@ -24,8 +25,6 @@ READS_AT_ONCE = 4
 PATIENCE_NS = 2 * NS_PER_S
 """So long is waited, once the job has ended, for a copy that does not move: a terminal may be held (Ctrl-S)."""
 WAIT_S = 0.05
-
-Reader = tuple[str, int, Callable[[], int]]
 
 
 class Output:

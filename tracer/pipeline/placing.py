@@ -12,9 +12,10 @@ import time
 from dataclasses import dataclass
 
 from tracer.events import Event, PidsOfProc, ProcessForked, TracerPlaced, process_id
+from tracer.pipeline.foreign import is_foreign
 from tracer.pipeline.journal import Journal
 from tracer.pipeline.ports import Kernel, Sources
-from tracer.pipeline.watch import Watch, is_foreign
+from tracer.pipeline.watch import Watch
 from tracer.units import NS_PER_MS
 
 DEADLINE_S = 2.0

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the pipeline needs of its sources, as types: tests give it small stand-ins, a run the real ones."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,6 +19,9 @@ from tracer.events import (
     VmstatSample,
 )
 from tracer.sources.namespaces import INITIAL, Namespaces
+
+Reader = tuple[str, int, Callable[[], int]]
+"""What it is, its descriptor, and what to call when that is readable: returns how many events came."""
 
 
 class Hook(Protocol):

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given, strategies as st
 
+from tests.unit.pipeline.bench import Book, Inspector
 from tests.unit.pipeline.stand_ins import Processes, sources
-from tests.unit.pipeline.test_watch import Book, Inspector
 from tracer.attribution.tree import Tree
 from tracer.events import (
     Attached,

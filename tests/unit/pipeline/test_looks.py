@@ -1,16 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """When a process is looked at more closely, how often, and when no more."""
 
-import time
-
 from tests.unit.pipeline.stand_ins import START_NS
-from tests.unit.pipeline.test_members import execed, exited, forked
-from tests.unit.pipeline.test_watch import Bench
-from tracer.events import ProcessLooked, process_id
+from tracer.events import process_id
 from tracer.pipeline.looks import AFTER_FORK_NS, AFTER_NS, FORK_PAUSE_NS, MAX_BY_FORK, Looks
 from tracer.pipeline.members import Member
-from tracer.pipeline.watch import LOOK_AFTER_FORK_NS
-from tracer.units import NS_PER_MS, NS_PER_S
+from tracer.units import NS_PER_MS
 
 ONE = Member(11, START_NS)
 LAST_NS = max(AFTER_NS)
@@ -68,36 +63,3 @@ def test_a_stranger_that_forks_is_not_looked_at():
     looks.forked(process_id(5, 0), 0)
 
     assert looks.due_ns() is None
-
-
-def test_what_a_look_finds_is_recorded_while_it_changes():
-    bench = Bench()
-    bench.watch.take(forked(11, START_NS))
-    bench.watch.take(execed(11, START_NS))
-    now_ns = time.monotonic_ns()
-    for after_ns in (*AFTER_NS, AFTER_NS[-1] + NS_PER_S):
-        bench.watch.tick(now_ns + after_ns + LOOK_AFTER_FORK_NS)
-        bench.watch.read_all()
-
-    assert len(AFTER_NS) == len(bench.sources.processes.looks)
-    assert 1 <= len(bench.book.of(ProcessLooked)) <= len(AFTER_NS)
-
-
-def test_the_watch_wakes_up_for_it_and_not_after_the_end():
-    bench = Bench()
-    bench.watch.take(forked(11, START_NS))
-    bench.watch.take(execed(11, START_NS))
-    bench.watch.take(exited(11, START_NS))
-    bench.watch.tick(time.monotonic_ns() + 2 * LAST_NS)
-
-    assert [] == bench.sources.processes.looks
-
-
-def test_a_pid_that_is_anothers_by_now_is_not_recorded():
-    bench = Bench()
-    bench.watch.take(forked(11, 5 * START_NS))
-    bench.watch.take(execed(11, 5 * START_NS))
-    bench.watch.tick(time.monotonic_ns() + 2 * LAST_NS)
-    bench.watch.read_all()
-
-    assert [] == bench.book.of(ProcessLooked)

@@ -5,9 +5,9 @@ import os
 
 import pytest
 
+from tests.unit.pipeline.bench import Book, Inspector
 from tests.unit.pipeline.stand_ins import START_NS, Feed, forked, sources
 from tests.unit.pipeline.test_members import exited
-from tests.unit.pipeline.test_watch import Book, Inspector
 from tracer.events import Event, ProcessForked
 from tracer.pipeline import placing
 from tracer.pipeline.placing import Place, Placer
