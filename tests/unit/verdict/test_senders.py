@@ -8,12 +8,12 @@ import pytest
 
 from tests.unit.verdict.scenes import LAUNCHER, RANK, WORKERS, Scene, primary, start_of
 from tracer.events import ProcessForked, SeenProgram, SenderSeen, SignalInfo
+from tracer.events.signals import PF_EXITING
 from tracer.units import NS_PER_S
 from tracer.verdict.judge import STOPPED_NS, judge
 from tracer.verdict.model import Incident
 
 START = 1
-EXITING = 4
 
 
 def seen(scene: Scene, pid: int, *line: SeenProgram) -> None:
@@ -131,8 +131,8 @@ def killed_by_the_kernel(target: int, sender: int, **sent: Any) -> Incident:
     ("target", "sender", "sent", "why"),
     [
         (LAUNCHER, LAUNCHER, {}, "as for its hard limit on CPU time (RLIMIT_CPU)"),
-        (WORKERS[0], RANK, {"sender_flags": EXITING}, "which was pid 1 of its pid namespace"),
-        (WORKERS[0], LAUNCHER, {"sender_flags": EXITING}, f"({LAUNCHER}), as that ended; not from the OOM killer"),
+        (WORKERS[0], RANK, {"sender_flags": PF_EXITING}, "which was pid 1 of its pid namespace"),
+        (WORKERS[0], LAUNCHER, {"sender_flags": PF_EXITING}, f"({LAUNCHER}), as that ended; not from the OOM killer"),
         (WORKERS[0], LAUNCHER, {}, f"({LAUNCHER}); not from the OOM killer"),
         (LAUNCHER, LAUNCHER, {"info": SignalInfo.NOINFO}, "as it could not begin a program"),
     ],
