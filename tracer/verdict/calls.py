@@ -17,9 +17,10 @@ import msgspec
 
 from tracer.events import Losses, ProcessId, SignalSent, process_id
 from tracer.events.signals import PF_EXITING, TRACE_SIGNAL_DELIVERED
-from tracer.verdict.kills import BRACKET_NS, DyingMark, Kill, Kills, is_kernel_kill_signal
+from tracer.verdict.kills import DyingMark, Kill, Kills, is_kernel_kill_signal
 from tracer.verdict.stacks import KILL_PATH
 from tracer.verdict.story import Story
+from tracer.verdict.windows import BRACKET_NS
 
 MARK = "oom_mark"
 """The record whose loss may be a kill that was not seen."""

@@ -13,13 +13,9 @@ import msgspec
 from tracer.attribution.tree import Member
 from tracer.events import LoggedKill, MarkedEnded, OomGlimpse
 from tracer.events.signals import TRACE_SIGNAL_DELIVERED
-from tracer.units import NS_PER_S
 from tracer.verdict.stacks import KILL_PATH, frames_at
 from tracer.verdict.story import Story
-
-BRACKET_NS = 1 * NS_PER_S
-LOG_WINDOW_NS = 5 * NS_PER_S
-"""As for marks that were seen in full: see `kills`."""
+from tracer.verdict.windows import BRACKET_NS, LOG_WINDOW_NS
 
 
 class Glimpsed(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,16 +31,11 @@ from tracer.events import (
     process_id,
 )
 from tracer.events.signals import KERNEL_INFO, PF_EXITING, SIGKILL, TRACE_SIGNAL_DELIVERED
-from tracer.units import NS_PER_S
 from tracer.verdict.glimpses import Glimpsed, find_glimpsed
 from tracer.verdict.model import Rung, Status
 from tracer.verdict.stacks import KILL_PATH, frames_at
 from tracer.verdict.story import Story
-
-BRACKET_NS = 1 * NS_PER_S
-"""Nothing but the kill itself lies between its signal and its mark; a hypervisor may stretch it."""
-LOG_WINDOW_NS = 5 * NS_PER_S
-"""printk's clock drifts between calibrations; a pid is not reused for another OOM kill this fast."""
+from tracer.verdict.windows import BRACKET_NS, LOG_WINDOW_NS
 
 
 class Kill(msgspec.Struct, frozen=True, kw_only=True):

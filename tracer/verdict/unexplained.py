@@ -4,10 +4,11 @@
 from collections.abc import Iterable
 
 from tracer.events import LoggedKill, ProcessExited, SignalSent, process_id
-from tracer.verdict.kills import LOG_WINDOW_NS, Kills, is_kernel_kill_signal
+from tracer.verdict.kills import Kills, is_kernel_kill_signal
 from tracer.verdict.model import Counter, Reconciliation
 from tracer.verdict.reconcile import plural, where
 from tracer.verdict.story import Story
+from tracer.verdict.windows import LOG_WINDOW_NS
 
 
 def unexplained(story: Story, kills: Kills, counters: Reconciliation | None) -> tuple[str, ...]:
