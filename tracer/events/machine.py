@@ -185,6 +185,11 @@ class KernelStack(Event, frozen=True, kw_only=True, gc=False):
     frames: tuple[str, ...]
     """Innermost first; `name` or `name [module]`; `?` where the symbol is unknown."""
 
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """Plain names of functions: without module, `.constprop.0`, `.cold` and the like."""
+        return tuple(frame.split(" ", 1)[0].split(".", 1)[0] for frame in self.frames)
+
 
 class VmstatSample(Event, frozen=True, kw_only=True, gc=False):
     """/proc/vmstat `oom_kill`: every OOM kill on the machine, of whatever kind."""

@@ -71,7 +71,7 @@ class Printing:
         line = self._lines.get((stack.mark_ts_ns, stack.tgid))
         if line is None:
             return False
-        functions = {frame.split(" ", 1)[0].split(".", 1)[0] for frame in stack.frames}
+        functions = set(stack.functions)
         line.trusted = bool(functions & _PRINTING) and bool(functions & _DECIDING)
         return True
 
