@@ -6,7 +6,7 @@ A text may have been caught, logged and survived: it says that something was ref
 
 import re
 
-from tracer.logs.training.shape import SIZE, SMALL, Build, Found, Rule, found, integer, numbers, rule, says, size
+from tracer.logs.training.shape import SIZE, SMALL, Found, Rule, asks, found, integer, numbers, rule, says, size
 
 _KEYS = (
     ("requested_bytes", re.compile(rf"[Tt]ried to allocate (?P<it>{SIZE})|Requested size: (?P<that>{SIZE})")),
@@ -32,21 +32,6 @@ def _torch(match: re.Match[str], text: str) -> Found:
     device = _DEVICE.search(text, match.start())
     figures["device"] = integer(device["device"] or device["other"]) if device is not None else None
     return found("device_oom", what=match["backend"], numbers=numbers(**figures))
-
-
-def _sized(about: str, what: str) -> Build:
-    def build(match: re.Match[str], _: str) -> Found:
-        parts = match.groupdict()
-        asked = size(parts.get("size")) or integer(parts.get("bytes"))
-        figures = numbers(
-            requested_bytes=asked,
-            used_bytes=size(parts.get("used")),
-            total_bytes=size(parts.get("total")),
-            device=integer(parts.get("device")),
-        )
-        return found(about, what=what, numbers=figures)
-
-    return build
 
 
 def _bfc(match: re.Match[str], text: str) -> Found:
@@ -75,12 +60,12 @@ RULES: tuple[Rule, ...] = (
     rule(
         "memory mapping failed with oom",
         rf"expandable_segments: memory mapping failed with OOM on device (?P<device>{SMALL})",
-        _sized("device_oom", "CUDA"),
+        asks("device_oom", "CUDA"),
     ),
     rule(
         "would exceed allowed memory",
         rf"Allocation on device (?P<device>{SMALL})\b[^\n]{{0,40}}would exceed allowed memory",
-        _sized("device_oom", "CUDA"),
+        asks("device_oom", "CUDA"),
     ),
     rule(
         "[cudamallocasync] recovered",
@@ -101,7 +86,7 @@ RULES: tuple[Rule, ...] = (
     rule(
         "failed to cuda calloc",
         r"Failed to CUDA (?:calloc|malloc)(?: async)? (?P<bytes>\d{1,15}) bytes",
-        _sized("device_oom", "NCCL"),
+        asks("device_oom", "NCCL"),
     ),
     rule(
         "ran out of memory trying to allocate",
@@ -117,17 +102,17 @@ RULES: tuple[Rule, ...] = (
     rule(
         "from device: ",
         rf"failed to allocate (?P<size>{SIZE})(?: \(\d{{1,16}} bytes\))? from device: CUDA_ERROR_OUT_OF_MEMORY",
-        _sized("device_oom", "TensorFlow"),
+        asks("device_oom", "TensorFlow"),
     ),
     rule(
         "resource_exhausted: ",
         rf"RESOURCE_EXHAUSTED: Out of memory (?:while trying to allocate|allocating) (?P<size>{SIZE})",
-        _sized("device_oom", "XLA"),
+        asks("device_oom", "XLA"),
     ),
     rule(
         "memory space hbm",
         rf"Ran out of memory in memory space hbm\.?(?: Used (?P<used>{SIZE}) of (?P<total>{SIZE}) hbm)?",
-        _sized("device_oom", "TPU"),
+        asks("device_oom", "TPU"),
     ),
     rule(
         "no available memory for the cache",
@@ -138,6 +123,6 @@ RULES: tuple[Rule, ...] = (
         "on startup is less than desired",
         r"Free memory on device[^\n]{0,20} \([\d.]{1,12}/(?P<total>[\d.]{1,12} GiB)\) on startup "
         r"is less than desired",
-        _sized("device_budget", "vLLM"),
+        asks("device_budget", "vLLM"),
     ),
 )

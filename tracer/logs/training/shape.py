@@ -166,3 +166,20 @@ def rule(needle: str, pattern: str, build: Build) -> Rule:
 def says(about: str, **fixed: Any) -> Build:
     """Builds what needs nothing of the line but that it is there."""
     return lambda _match, _text: found(about, **fixed)
+
+
+def asks(about: str, what: str) -> Build:
+    """Builds from a line that says how much was asked for, and perhaps of how much, where."""
+
+    def build(match: re.Match[str], _: str) -> Found:
+        parts = match.groupdict()
+        asked = integer(parts.get("bytes"))
+        figures = numbers(
+            requested_bytes=size(parts.get("size")) if asked is None else asked,
+            used_bytes=size(parts.get("used")),
+            total_bytes=size(parts.get("total")),
+            device=integer(parts.get("device")),
+        )
+        return found(about, what=what, numbers=figures)
+
+    return build
