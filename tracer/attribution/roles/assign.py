@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each process of the tree is in a training job: launcher, rank, DataLoader worker, helper; and how that is known.
-
-Evidence, strongest first: the environment given to exec (a launcher sets the rank there), names and command
-lines, variables that a process set later, signal handlers, open GPUs, the session. Each in a file of its own. What
-was inherited says nothing: a child has its parent's name, variables, handlers and descriptors.
-"""
+"""All evidence put together: a role for every member of the tree, the numbers of its rank, a worker's own number."""
 
 from collections.abc import Mapping
 
@@ -13,13 +8,12 @@ import msgspec
 from tracer.attribution.roles import workers
 from tracer.attribution.roles.evidence import Evidence, gather
 from tracer.attribution.roles.launchers import find_launchers
-from tracer.attribution.roles.model import Hosted, Role, RoleName, describe, short
+from tracer.attribution.roles.model import Hosted, Role
 from tracer.attribution.roles.names import service_of
 from tracer.attribution.roles.ranks import Made, Ranks, behind_wrappers
+from tracer.attribution.roles.variables import Numbers
 from tracer.attribution.tree import Tree
 from tracer.events import ProcessId
-
-__all__ = ["Role", "RoleName", "assign", "describe", "short"]
 
 
 def assign(tree: Tree, *, forks_complete: bool = True) -> Mapping[ProcessId, Role]:
@@ -38,7 +32,7 @@ def assign(tree: Tree, *, forks_complete: bool = True) -> Mapping[ProcessId, Rol
         parent = roles.get(one.parent.id) if one.parent is not None else None
         role = launchers.get(one.id) or _rank(one, ranks.get(one.id)) or _other(one, parent)
         of = shells.get(one.id)
-        roles[one.id] = role if of is None else _numbered(role, of)
+        roles[one.id] = role if of is None else _numbered(role, of.numbers)
     _by_session(evidence, roles)
     if forks_complete:
         _number_workers(evidence, roles)
@@ -54,11 +48,11 @@ def _rank(one: Evidence, made: Made | None) -> Role | None:
     if any(name.startswith("pt_thread_data") for name in one.threads):
         hosts.append("dataloader_threads")
     role = Role(name="rank", known_by=made.known_by, restart=made.numbers.restart, hosts=tuple(hosts))
-    return _numbered(role, made)
+    return _numbered(role, made.numbers)
 
 
-def _numbered(role: Role, made: Made) -> Role:
-    said = made.numbers
+def _numbered(role: Role, said: Numbers | Role) -> Role:
+    """With the numbers of its rank."""
     return msgspec.structs.replace(
         role, rank=said.rank, local_rank=said.local_rank, node_rank=said.node_rank, world_size=said.world_size
     )
@@ -69,13 +63,7 @@ def _other(one: Evidence, parent: Role | None) -> Role:
     role = _by_names(one, parent)
     if parent is None or parent.name == "launcher":
         return role
-    return msgspec.structs.replace(
-        role,
-        rank=parent.rank,
-        local_rank=parent.local_rank,
-        node_rank=parent.node_rank,
-        world_size=parent.world_size,
-    )
+    return _numbered(role, parent)
 
 
 def _by_names(one: Evidence, parent: Role | None) -> Role:
@@ -103,13 +91,7 @@ def _by_session(evidence: Mapping[ProcessId, Evidence], roles: dict[ProcessId, R
         found = leaders.get(seen.session_id or 0, []) if seen is not None else []
         free = role.rank is None and role.local_rank is None and role.name not in {"launcher", "rank"}
         if free and len(found) == 1:
-            roles[identity] = msgspec.structs.replace(
-                role,
-                rank=found[0].rank,
-                local_rank=found[0].local_rank,
-                node_rank=found[0].node_rank,
-                world_size=found[0].world_size,
-            )
+            roles[identity] = _numbered(role, found[0])
 
 
 def _number_workers(evidence: Mapping[ProcessId, Evidence], roles: dict[ProcessId, Role]) -> None:
