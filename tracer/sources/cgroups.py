@@ -14,15 +14,15 @@ from typing import Any
 from tracer.events import CgroupSample
 from tracer.pseudofiles import processes_below, read_bytes, read_cgroup_paths, read_mounts
 from tracer.sources.pressure import read_psi
-from tracer.sources.procfs import text_of
+from tracer.sources.procfs import read_keys, text_of
 from tracer.units import NO_LIMIT_BYTES
 
 _DELETED = " (deleted)"
 
 
 @dataclass(frozen=True)
-class Hierarchy:
-    """Where the memory controller lives."""
+class MemoryMount:
+    """The mount of the hierarchy that has the memory controller."""
 
     version: int
     mount_point: str
@@ -42,19 +42,19 @@ class CgroupSource:
     ) -> None:
         self._proc_root = proc_root
         self._clock = clock
-        self._hierarchy = _mounted(proc_root, cgroup_root) or _by_files(cgroup_root)
+        self._mount = _mounted(proc_root, cgroup_root) or _by_files(cgroup_root)
 
     @property
     def version(self) -> int | None:
-        return None if self._hierarchy is None else self._hierarchy.version
+        return None if self._mount is None else self._mount.version
 
     @property
-    def hierarchy(self) -> Hierarchy | None:
-        return self._hierarchy
+    def mount(self) -> MemoryMount | None:
+        return self._mount
 
     def memory_cgroup_of(self, tgid: int) -> str | None:
         """The path of its memory cgroup; `None`: it is gone, or there is no memory controller."""
-        if self._hierarchy is None:
+        if self._mount is None:
             return None
         paths = read_cgroup_paths(self._proc_root, tgid)
         path = paths.v2 if self.version == 2 else paths.memory_v1
@@ -62,7 +62,7 @@ class CgroupSource:
 
     def chain(self, path: str) -> tuple[str, ...]:
         """The cgroup and those above it, up to the top that this mount shows. Not below the top: only itself."""
-        top = "/" if self._hierarchy is None else self._hierarchy.root
+        top = "/" if self._mount is None else self._mount.root
         found = [_normal(path)]
         while found[-1] not in (top, "/") and _within(found[-1], top):
             found.append(found[-1].rpartition("/")[0] or "/")
@@ -78,28 +78,28 @@ class CgroupSource:
 
     def folder(self, path: str) -> str | None:
         """The folder of a cgroup, existing or not; `None`: the mount does not show it."""
-        if self._hierarchy is None or not path.startswith("/") or ".." in path.split("/"):
+        if self._mount is None or not path.startswith("/") or ".." in path.split("/"):
             return None
-        path, top = _normal(path), self._hierarchy.root
+        path, top = _normal(path), self._mount.root
         if not _within(path, top):
             return None
         below = path if top == "/" else path[len(top) :]
-        return self._hierarchy.mount_point + ("" if below == "/" else below)
+        return self._mount.mount_point + ("" if below == "/" else below)
 
     def path_of(self, text: str) -> str | None:
         """The path of a cgroup that a person names: as /proc/PID/cgroup shows it, or its folder. It need not exist."""
-        if self._hierarchy is None or not text.startswith("/"):
+        if self._mount is None or not text.startswith("/"):
             return None
-        path, mount_point = _normal(text), self._hierarchy.mount_point
+        path, mount_point = _normal(text), self._mount.mount_point
         if _within(path, mount_point):
-            path = _normal(f"{self._hierarchy.root}/{path[len(mount_point) :]}")
+            path = _normal(f"{self._mount.root}/{path[len(mount_point) :]}")
         return path if self.folder(path) is not None else None
 
     def everywhere(self) -> Iterator[str]:
         """The paths of all cgroups that the mount shows, those above first."""
-        if self._hierarchy is None:
+        if self._mount is None:
             return
-        mount_point, top = self._hierarchy.mount_point, self._hierarchy.root
+        mount_point, top = self._mount.mount_point, self._mount.root
         for folder, below, _ in os.walk(mount_point):
             below.sort()
             yield _normal(f"{top}/{folder[len(mount_point) :]}")
@@ -114,13 +114,13 @@ class CgroupSource:
     def sample(self, path: str) -> CgroupSample | None:
         """Its counters now; `None`: there is no such cgroup (any more)."""
         folder = self.folder(path)
-        if folder is None or self._hierarchy is None:
+        if folder is None or self._mount is None:
             return None
         try:
             inode = os.stat(folder).st_ino
         except (OSError, ValueError):
             return None
-        read = _read_v2 if self._hierarchy.version == 2 else _read_v1
+        read = _read_v2 if self._mount.version == 2 else _read_v1
         values = read(folder)
         try:
             if os.stat(folder).st_ino != inode:
@@ -139,7 +139,7 @@ class CgroupSource:
 
 
 def _read_v2(folder: str) -> dict[str, Any]:
-    stat, events, local = (_keys(f"{folder}/memory.{name}") for name in ("stat", "events", "events.local"))
+    stat, events, local = (read_keys(f"{folder}/memory.{name}") or {} for name in ("stat", "events", "events.local"))
     return {
         "usage_bytes": _value(f"{folder}/memory.current"),
         "limit_bytes": _value(f"{folder}/memory.max"),
@@ -162,7 +162,7 @@ def _read_v2(folder: str) -> dict[str, Any]:
 
 
 def _read_v1(folder: str) -> dict[str, Any]:
-    stat, control = _keys(f"{folder}/memory.stat"), _keys(f"{folder}/memory.oom_control")
+    stat, control = (read_keys(f"{folder}/memory.{name}") or {} for name in ("stat", "oom_control"))
 
     def with_all_below(name: str) -> int | None:
         # usage_in_bytes counts all below; so must its parts. Without use_hierarchy there is no total_.
@@ -185,11 +185,6 @@ def _read_v1(folder: str) -> dict[str, Any]:
     }
 
 
-def _keys(path: str) -> dict[str, int]:
-    pairs = (line.split() for line in (read_bytes(path) or b"").split(b"\n"))
-    return {text_of(pair[0]): int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
-
-
 def _value(path: str) -> int | None:
     raw = (read_bytes(path) or b"").strip()
     if raw == b"max":
@@ -197,27 +192,27 @@ def _value(path: str) -> int | None:
     return int(raw) if raw.isdigit() else None
 
 
-def _mounted(proc_root: str, cgroup_root: str) -> Hierarchy | None:
+def _mounted(proc_root: str, cgroup_root: str) -> MemoryMount | None:
     """By what is mounted at or below `cgroup_root`."""
-    found: list[Hierarchy] = []
+    found: list[MemoryMount] = []
     for mount in read_mounts(proc_root):
         if not _within(mount.mount_point, cgroup_root):
             continue
         if mount.kind == "cgroup" and "memory" in mount.options:
-            found.append(Hierarchy(1, mount.mount_point, mount.root))
+            found.append(MemoryMount(1, mount.mount_point, mount.root))
         elif mount.kind == "cgroup2" and _has_memory(mount.mount_point):
-            found.append(Hierarchy(2, mount.mount_point, mount.root))
+            found.append(MemoryMount(2, mount.mount_point, mount.root))
     # Of several mounts of it (containers' own show through) the one that shows most.
     return min(found, key=lambda one: (one.version, one.root != "/", len(one.mount_point)), default=None)
 
 
-def _by_files(cgroup_root: str) -> Hierarchy | None:
+def _by_files(cgroup_root: str) -> MemoryMount | None:
     """By what lies there, for a tree whose mounts cannot be seen."""
     if os.path.exists(f"{cgroup_root}/memory/memory.usage_in_bytes"):
-        return Hierarchy(1, f"{cgroup_root}/memory")
+        return MemoryMount(1, f"{cgroup_root}/memory")
     for mount_point in (cgroup_root, f"{cgroup_root}/unified"):
         if _has_memory(mount_point):
-            return Hierarchy(2, mount_point)
+            return MemoryMount(2, mount_point)
     return None
 
 

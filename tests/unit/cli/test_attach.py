@@ -147,13 +147,13 @@ def test_ctrl_c_ends_the_watching_and_the_report_says_that_it_still_runs(machine
 
 def test_a_cgroup_may_be_named_by_its_path_or_its_folder():
     cgroups = CgroupSource()
-    if cgroups.hierarchy is None or cgroups.hierarchy.root != "/":
+    if cgroups.mount is None or cgroups.mount.root != "/":
         pytest.skip("no memory cgroups here")
     own = cgroups.memory_cgroup_of(os.getpid())
 
     assert cgroups.path_of(own) == own
     assert cgroups.path_of(cgroups.folder(own)) == own
-    assert cgroups.path_of(cgroups.hierarchy.mount_point) == "/"
+    assert cgroups.path_of(cgroups.mount.mount_point) == "/"
     assert os.getpid() in cgroups.processes(own)
     assert os.getpid() in cgroups.processes("/")
     assert cgroups.processes("/no/such") is None

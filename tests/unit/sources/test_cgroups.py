@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tracer.sources.cgroups import CgroupSource, Hierarchy
+from tracer.sources.cgroups import CgroupSource, MemoryMount
 from tracer.units import NO_LIMIT_BYTES
 
 V2_FILES = {
@@ -149,7 +149,7 @@ def test_a_mount_that_shows_a_part_of_the_hierarchy(tree):
     tree.group("/memory/below", V1_FILES)
     source = tree.source()
 
-    assert source.hierarchy == Hierarchy(1, f"{tree.cgroup}/memory", "/docker/1f")
+    assert source.mount == MemoryMount(1, f"{tree.cgroup}/memory", "/docker/1f")
     assert source.sample("/docker/1f/below").usage_bytes == 65536
     assert source.chain("/docker/1f/below") == ("/docker/1f/below", "/docker/1f")
     assert source.sample("/docker/1f").path == "/docker/1f"
@@ -163,7 +163,7 @@ def test_of_several_mounts_the_one_that_shows_most_is_taken(tree):
     whole, part = "30 25 0:30 / @/memory rw - cgroup cgroup rw,memory", "40 25 0:30 /a @/m rw - cgroup cgroup rw,memory"
     for mounts in ([whole, part], [part, whole]):
         tree.mounts(*mounts, "41 25 0:30 / @/run/container/memory rw - cgroup cgroup rw,memory")
-        assert tree.source().hierarchy == Hierarchy(1, f"{tree.cgroup}/memory")
+        assert tree.source().mount == MemoryMount(1, f"{tree.cgroup}/memory")
 
 
 def test_without_mountinfo_the_files_decide(tree):
@@ -171,9 +171,9 @@ def test_without_mountinfo_the_files_decide(tree):
     assert tree.source().sample("/") is None
     assert tree.source().memory_cgroup_of(1) is None
     tree.group("/unified", {"cgroup.controllers": "memory\n"})
-    assert tree.source().hierarchy == Hierarchy(2, f"{tree.cgroup}/unified")
+    assert tree.source().mount == MemoryMount(2, f"{tree.cgroup}/unified")
     tree.group("/memory", V1_FILES)
-    assert tree.source().hierarchy == Hierarchy(1, f"{tree.cgroup}/memory")
+    assert tree.source().mount == MemoryMount(1, f"{tree.cgroup}/memory")
 
 
 def test_a_mount_point_with_a_space(tree):
@@ -232,7 +232,7 @@ def test_this_machine():
     path = source.memory_cgroup_of(os.getpid())
 
     assert path is not None
-    assert source.chain(path)[-1] == source.hierarchy.root
+    assert source.chain(path)[-1] == source.mount.root
     samples = [source.sample(level) for level in source.chain(path)]
     assert all(samples)
     assert samples[0].cgroup_id == source.cgroup_id(path)
