@@ -8,6 +8,7 @@ the runtime's to know.
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from tracer.attribution.cgroup_paths import place_of
 from tracer.attribution.places import SHORT_ID, Place, describe_itself
@@ -22,8 +23,12 @@ _FULL_ID = re.compile(r"[0-9a-f]{64}")
 _STEP = re.compile(r"(?P<job>[0-9]{1,10})(?:\.(?P<step>[0-9]{1,10}|batch|extern|interactive))?")
 _UNIT_KINDS = (".service", ".scope", ".slice", ".socket", ".mount", ".swap")
 
-Found = tuple[str, Place]
-"""The path of a cgroup, and what it is."""
+
+class Found(NamedTuple):
+    """A cgroup, and what it is."""
+
+    path: str
+    place: Place
 
 
 def find_container(text: str, cgroups: CgroupSource) -> str:
@@ -39,8 +44,8 @@ def find_container(text: str, cgroups: CgroupSource) -> str:
     wanted = _SCHEME.sub("", text, count=1)
     if not wanted:
         raise UsageError("--container needs an id, or its first digits")
-    here = [(path, place) for path, place in _everywhere(cgroups) if place.itself == "container"]
-    found = [one for one in here if one[1].container == wanted]
+    here = [one for one in _everywhere(cgroups) if one.place.itself == "container"]
+    found = [one for one in here if one.place.container == wanted]
     wanted = wanted.lower()
     if not found and _HEX.fullmatch(wanted):
         found = [one for one in here if _HEX.fullmatch(_id(one)) and _id(one).startswith(wanted)]
@@ -66,17 +71,17 @@ def find_slurm_job(text: str, cgroups: CgroupSource) -> str:
     if step is not None and step.isdecimal():
         step = step.lstrip("0") or "0"
     here = list(_everywhere(cgroups))
-    jobs = [one for one in here if one[1].itself == "slurm_job"]
-    mine = [one for one in jobs if one[1].slurm_job == job]
+    jobs = [one for one in here if one.place.itself == "slurm_job"]
+    mine = [one for one in jobs if one.place.slurm_job == job]
     if not mine:
-        why = _instead(jobs, "Slurm job", lambda one: one[1].slurm_job or "?")
+        why = _instead(jobs, "Slurm job", lambda one: one.place.slurm_job or "?")
         raise InputError(f"no Slurm job {job} with a memory cgroup here: {why}")
     if step is None:
         return _only(mine, f"Slurm job {job}", cgroups)
-    steps = [one for one in here if one[1].itself == "slurm_step" and one[1].slurm_job == job]
-    found = [one for one in steps if one[1].slurm_step == step]
+    steps = [one for one in here if one.place.itself == "slurm_step" and one.place.slurm_job == job]
+    found = [one for one in steps if one.place.slurm_step == step]
     if not found:
-        why = _instead(steps, "step", lambda one: one[1].slurm_step or "?")
+        why = _instead(steps, "step", lambda one: one.place.slurm_step or "?")
         raise InputError(f"no step {step} of Slurm job {job} here: {why}")
     return _only(found, f"step {step} of Slurm job {job}", cgroups)
 
@@ -96,7 +101,7 @@ def find_unit(text: str, cgroups: CgroupSource) -> str:
     name = text if text.endswith(_UNIT_KINDS) else f"{text}.service"
     units = [one for one in _everywhere(cgroups) if _unit(one) is not None]
     found = [one for one in units if _unit(one) == name]
-    own = [one for one in found if one[1].user_unit is None and _is_outside(one)]
+    own = [one for one in found if one.place.user_unit is None and _is_outside(one)]
     if found:
         return _only(own or found, f"unit {shown(name)}", cgroups)
     import difflib
@@ -113,27 +118,27 @@ def _everywhere(cgroups: CgroupSource) -> Iterable[Found]:
     for path in cgroups.everywhere():
         place = place_of(path)
         if place is not None:
-            yield path, place
+            yield Found(path, place)
 
 
 def _id(one: Found) -> str:
-    return one[1].container or ""
+    return one.place.container or ""
 
 
 def _id_and_runtime(one: Found) -> str:
     container = _id(one)
     short = container[:SHORT_ID] if _FULL_ID.fullmatch(container) else container
-    return f"{short} ({one[1].runtime})" if one[1].runtime else short
+    return f"{short} ({one.place.runtime})" if one.place.runtime else short
 
 
 def _unit(one: Found) -> str | None:
     """The unit that this very cgroup is."""
-    name = one[0].rpartition("/")[2].removeprefix("_")
-    return name if name in (one[1].unit, one[1].user_unit, one[1].slice) else None
+    name = one.path.rpartition("/")[2].removeprefix("_")
+    return name if name in (one.place.unit, one.place.user_unit, one.place.slice) else None
 
 
 def _is_outside(one: Found) -> bool:
-    return one[1].container is None or one[1].container in one[0].rpartition("/")[2]
+    return one.place.container is None or one.place.container in one.path.rpartition("/")[2]
 
 
 def _only(
@@ -142,7 +147,7 @@ def _only(
     """The one that is meant: of several by one name the one that all others are in, or the one with processes."""
     if name is not None and len({_id(one) for one in found}) > 1:
         raise InputError(f"{what} may be any of {_listed([shown(name(one)) for one in found])}: give more of its id")
-    paths = [path for path, _ in found]
+    paths = [one.path for one in found]
     top = min(paths, key=len)
     if all(path == top or path.startswith(f"{top}/") for path in paths):
         return top
