@@ -7,7 +7,7 @@ from tracer.events import Event, ProcessExited, ProcessId, ProcessSeen, Training
 from tracer.logs.training import TEXT_CHARS, recognise
 from tracer.pipeline.helper import Work
 from tracer.sources.environ_names import ERROR_FILE, VALUE_CHARS
-from tracer.sources.error_file import Reader, read_error_file
+from tracer.sources.error_file import UserReader, read_error_file
 from tracer.sources.masking import mask_text
 
 MAX_FILES = 1024
@@ -16,7 +16,7 @@ MAX_FILES = 1024
 class ErrorFiles:
     """Files that ranks may leave behind. A rank's workers have its environment, and so its file's name."""
 
-    def __init__(self, reader: Reader, submit: Callable[[Work], None]) -> None:
+    def __init__(self, reader: UserReader, submit: Callable[[Work], None]) -> None:
         self._reader = reader
         self._submit = submit
         self._owner: dict[str, ProcessSeen] = {}
@@ -59,7 +59,7 @@ class ErrorFiles:
         self._submit(lambda: _line(path, owner, reader))
 
 
-def _line(path: str, owner: ProcessSeen, reader: Reader) -> Event | None:
+def _line(path: str, owner: ProcessSeen, reader: UserReader) -> Event | None:
     found = read_error_file(path, reader)
     if found is None:
         return None

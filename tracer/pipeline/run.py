@@ -25,7 +25,7 @@ from tracer.pipeline.output import Output
 from tracer.pipeline.placing import Place, Placer
 from tracer.pipeline.ports import Sources
 from tracer.recording import RecordingWriter
-from tracer.sources.error_file import Reader
+from tracer.sources.error_file import UserReader
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Pipeline:
 
     def _hold(self) -> Job:
         tee, caller = self._plan.tee, self._plan.caller
-        reader = Reader(caller.uid, caller.gid, caller.groups)
+        reader = UserReader(caller.uid, caller.gid, caller.groups)
         self._watch.inspection.error_files = ErrorFiles(reader, self._recorder.inspect)
         if tee is None:
             return hold(self._plan.argv, caller)

@@ -17,8 +17,8 @@ _SPREAD_S = 2
 
 
 @dataclass(frozen=True)
-class Reader:
-    """Whose rights."""
+class UserReader:
+    """Reads files with the rights of a user."""
 
     uid: int
     gid: int
@@ -53,7 +53,7 @@ class Reader:
         return done.stdout if done.returncode == 0 and done.stdout else None
 
 
-def read_error_file(path: str, reader: Reader) -> tuple[ErrorFile, int] | None:
+def read_error_file(path: str, reader: UserReader) -> tuple[ErrorFile, int] | None:
     """What it says, and when it was written (CLOCK_MONOTONIC); `None`: it cannot be read, or is none."""
     raw = reader.read(path)
     told = None if raw is None else parse_error_file(raw)

@@ -9,7 +9,7 @@ import pytest
 from tracer.events import ProcessExited, ProcessSeen
 from tracer.pipeline.error_files import ErrorFiles
 from tracer.sources.environ_names import ERROR_FILE
-from tracer.sources.error_file import Reader
+from tracer.sources.error_file import UserReader
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def files():
         if line is not None and found.take(line):
             lines.append(line)
 
-    found = ErrorFiles(Reader(os.getuid(), os.getgid(), tuple(os.getgroups())), submit)
+    found = ErrorFiles(UserReader(os.getuid(), os.getgid(), tuple(os.getgroups())), submit)
     found.lines = lines
     return found
 

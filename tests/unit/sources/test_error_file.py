@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tracer.sources import error_file
-from tracer.sources.error_file import Reader, read_error_file
+from tracer.sources.error_file import UserReader, read_error_file
 
-OURS = Reader(os.getuid(), os.getgid(), tuple(os.getgroups()))
+OURS = UserReader(os.getuid(), os.getgid(), tuple(os.getgroups()))
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_what_never_ends_is_given_up(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 def test_root_reads_it_with_the_callers_rights_alone():
-    nobody = Reader(65534, 65534, (65534,))
+    nobody = UserReader(65534, 65534, (65534,))
     folder = Path(tempfile.mkdtemp(dir="/tmp"))
     try:
         folder.chmod(0o755)
