@@ -50,7 +50,7 @@ class _Facts(msgspec.Struct, frozen=True):
     """All that the kernel sent was read to the end."""
 
 
-class _Of(msgspec.Struct, frozen=True):
+class _Which(msgspec.Struct, frozen=True):
     """Which counter."""
 
     whose: Whose
@@ -80,12 +80,12 @@ def reconcile(story: Story, kills: Kills) -> Reconciliation | None:
         if own and job is not None and job.own_cgroup:
             readings.insert(0, Reading(min(job.ts_ns, readings[0].ts_ns), 0, job.seq, edge_ns=0))
         readings += _at_marks(story, cgroup_id, version, readings[-1].ts_ns)
-        of = _Of("job" if own else "above", FILES[version], found[0].path, cgroup_id, version)
-        counters.append(_compare(of, readings, facts))
+        which = _Which("job" if own else "above", FILES[version], found[0].path, cgroup_id, version)
+        counters.append(_compare(which, readings, facts))
     counters.sort(key=lambda c: c.whose != "job")
     machine = [Reading(s.ts_ns, s.oom_kill, s.seq) for s in story.of(VmstatSample)]
     if machine:
-        counters.append(_compare(_Of("machine", "/proc/vmstat"), machine, facts))
+        counters.append(_compare(_Which("machine", "/proc/vmstat"), machine, facts))
     if not counters:
         return None
     return Reconciliation(
@@ -170,25 +170,25 @@ def _at_marks(story: Story, cgroup_id: int, version: int, after_ns: int) -> list
     return found
 
 
-def _compare(of: _Of, readings: Sequence[Reading], facts: _Facts) -> Counter:
+def _compare(which: _Which, readings: Sequence[Reading], facts: _Facts) -> Counter:
     first, last = _first(readings, facts), readings[-1]
-    within = [(c, _counts(of, c), _within(first, last, c)) for c in facts.calls]
+    within = [(c, _counts(which, c), _within(first, last, c)) for c in facts.calls]
     sure = [c for c, counts, inside in within if counts and inside and c.sure]
     maybe = sum(1 for _, counts, inside in within if counts is not False and inside is not False) - len(sure)
-    again, twice = sum(call.again for call in sure), _twice(of, first, last, facts)
+    again, twice = sum(call.again for call in sure), _twice(which, first, last, facts)
     counted = last.value - first.value
     rest, lost, why = counted - len(sure), 0, list[str]()
-    if rest < 0 and of.version == 2 and counted == sum(call.cgroups[:1] == (of.cgroup_id,) for call in sure):
+    if rest < 0 and which.version == 2 and counted == sum(call.cgroups[:1] == (which.cgroup_id,) for call in sure):
         rest, why = 0, ["it counts those alone that were in this very cgroup (memory_localevents)"]
     if rest > 0:
         rest, lost, why = _explain(rest, maybe, twice, facts)
-        unwatched = _unwatched(of, first, facts) if rest else None
+        unwatched = _unwatched(which, first, facts) if rest else None
         if unwatched is not None:
             rest, why = 0, [*why, unwatched]
     return Counter(
-        whose=of.whose,
-        file=of.file,
-        cgroup=of.cgroup,
+        whose=which.whose,
+        file=which.file,
+        cgroup=which.cgroup,
         counted=counted,
         seen=len(sure) - again,
         counted_again=again,
@@ -226,13 +226,13 @@ def _explain(rest: int, maybe: int, twice: int, facts: _Facts) -> tuple[int, int
     return rest, lost, why
 
 
-def _counts(of: _Of, call: Call) -> bool | None:
+def _counts(which: _Which, call: Call) -> bool | None:
     """Whether it counts this; `None`: that cannot be told."""
-    if of.version is None:
+    if which.version is None:
         return True
-    if of.version == 1:
-        return call.cgroups[0] == of.cgroup_id if call.own_known else None
-    if of.cgroup_id in call.cgroups:
+    if which.version == 1:
+        return call.cgroups[0] == which.cgroup_id if call.own_known else None
+    if which.cgroup_id in call.cgroups:
         return True
     return False if call.all_known else None
 
@@ -254,15 +254,15 @@ def _is_before(call: Call, reading: Reading) -> bool | None:
     return False if call.at_ns > reading.ts_ns + AFTER_NS else None
 
 
-def _twice(of: _Of, first: Reading, last: Reading, facts: _Facts) -> int:
-    return sum(_counts(of, c) is not False and _within(first, last, c) is not False for c in facts.doubles)
+def _twice(which: _Which, first: Reading, last: Reading, facts: _Facts) -> int:
+    return sum(_counts(which, c) is not False and _within(first, last, c) is not False for c in facts.doubles)
 
 
-def _unwatched(of: _Of, first: Reading, facts: _Facts) -> str | None:
+def _unwatched(which: _Which, first: Reading, facts: _Facts) -> str | None:
     """Why kills may not have been seen at all."""
     if not facts.watched:
         # Of the job's own cgroup the difference is news.
-        return None if of.whose == "job" else "without BPF only kills of the job are looked for"
+        return None if which.whose == "job" else "without BPF only kills of the job are looked for"
     if facts.armed_ns is not None and first.ts_ns < facts.armed_ns:
         return "it was read before the kernel was watched"
     return None if facts.ended else "the recording has no end"
