@@ -38,7 +38,7 @@ class Hook(Protocol):
 
 
 class Kernel(Protocol):
-    """The BPF programs and their ring buffer."""
+    """The BPF programs and what they send."""
 
     @property
     def hooks(self) -> Sequence[Hook]: ...

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The BPF programs as a source: records of the ring buffer to events, and what was lost on the way.
+"""The BPF programs as a source: their records to events, and what was lost on the way.
 
 Joins the mechanism (`tracer.kernel`), which knows no record, and the vocabulary (`tracer.events`), which
 knows no kernel.
