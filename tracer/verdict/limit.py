@@ -9,6 +9,7 @@ import msgspec
 from tracer.attribution.cgroup_paths import place_of
 from tracer.events import (
     CgroupSample,
+    Constraint,
     LogGap,
     LoggedDecision,
     LoggedInvocation,
@@ -28,7 +29,7 @@ ENOUGH = 0.1
 """Of the machine's memory: with so much available it was not the machine that ran out."""
 SYSRQ_ORDER = -1
 
-CONSTRAINT_NAMES = {0: "CONSTRAINT_NONE", 1: "CONSTRAINT_CPUSET", 2: "CONSTRAINT_MEMORY_POLICY", 3: "CONSTRAINT_MEMCG"}
+CONSTRAINT_NAMES = {each.value: each.name for each in Constraint}
 CAUSES: dict[str | None, Cause] = {
     "CONSTRAINT_NONE": "host_oom_global",
     "CONSTRAINT_CPUSET": "host_oom_cpuset",
@@ -51,7 +52,7 @@ class Shortage(msgspec.Struct, frozen=True, kw_only=True):
     """The hooks of that rung that told of it."""
 
 
-class Constraint(NamedTuple):
+class LimitKind(NamedTuple):
     """What kind of limit it was, and what told."""
 
     name: str | None
@@ -88,21 +89,21 @@ def _decided_by(story: Story, kill: Kill) -> tuple[str, ...]:
     return story.hook_names("oom_kill_process") if kill.decision is not None else ()
 
 
-def _constraint(story: Story, kill: Kill) -> Constraint:
+def _constraint(story: Story, kill: Kill) -> LimitKind:
     """As the kernel decided it: BPF first, then the stack, then its own words. Machine-wide or not may be unknown."""
     if kill.decision is not None and kill.decision.constraint is not None:
         by = next(iter(_decided_by(story, kill)), None)
-        return Constraint(CONSTRAINT_NAMES.get(kill.decision.constraint), by)
+        return LimitKind(CONSTRAINT_NAMES.get(kill.decision.constraint), by)
     if kill.frames is not None and {"mem_cgroup_out_of_memory", "mem_cgroup_oom_synchronize"} & set(kill.frames):
-        return Constraint("CONSTRAINT_MEMCG", "kernel_stack")
+        return LimitKind("CONSTRAINT_MEMCG", "kernel_stack")
     told = kill.logged_decision
     if told is not None and told.constraint == "CONSTRAINT_MEMCG" and kill.frames is not None:
-        return Constraint(None)  # the stack says otherwise
+        return LimitKind(None)  # the stack says otherwise
     if told is None and kill.logged is not None and kill.logged.memcg:
-        return Constraint("CONSTRAINT_MEMCG", "kmsg")
+        return LimitKind("CONSTRAINT_MEMCG", "kmsg")
     if told is None or told.constraint not in CAUSES:
-        return Constraint(None)
-    return Constraint(told.constraint, _told_by(told), told.trusted)
+        return LimitKind(None)
+    return LimitKind(told.constraint, _told_by(told), told.trusted)
 
 
 def _told_by(told: LoggedDecision) -> str:
@@ -114,7 +115,7 @@ def _rung(by: Sequence[str | None]) -> Rung:
     return "printk_console" if PRINTK_HOOK in by else "kernel_log"
 
 
-def _memcg(story: Story, kill: Kill, chain: tuple[Level, ...], constraint: Constraint) -> Shortage:
+def _memcg(story: Story, kill: Kill, chain: tuple[Level, ...], constraint: LimitKind) -> Shortage:
     owner = find_owner(story, kill, [level.cgroup for level in chain])
     chain = tuple(msgspec.structs.replace(level, owner=level.cgroup in owner.cgroups) for level in chain)
     levels = [level for level in chain if level.owner]
@@ -215,7 +216,7 @@ def _others(chain: Sequence[Level]) -> str:
     return f"; nearest other limit: {nearest.cgroup} at {_usage(nearest)}"
 
 
-def _machine(story: Story, kill: Kill, told: Constraint, chain: tuple[Level, ...]) -> Shortage:
+def _machine(story: Story, kill: Kill, told: LimitKind, chain: tuple[Level, ...]) -> Shortage:
     constraint = told.name
     pressure, swap = _pressure_before(story, kill), _swap_in_report(story, kill)
     free, total = (pressure.swap_free_bytes, pressure.swap_total_bytes) if pressure else (None, None)
