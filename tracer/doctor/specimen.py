@@ -39,6 +39,7 @@ from tracer.events import (
     Source,
 )
 from tracer.units import MIB, NO_LIMIT_BYTES, NS_PER_MS, NS_PER_S
+from tracer.verdict.story import SCALAR_SUFFIX
 
 _BEGIN_NS = 1_000 * NS_PER_S
 _KILL_NS = _BEGIN_NS + 9 * NS_PER_S
@@ -51,7 +52,7 @@ _OWN_PIDS = 4000
 _STACK = ("mark_oom_victim", "__oom_kill_process", "oom_kill_process", "out_of_memory")
 _HOOKS = ("mark_victim", "signal_generate", "sched_process_fork", "sched_process_exec", "sched_process_exit")
 _BARE_HOOKS = tuple(
-    f"raw_tracepoint:{name}/scalars" for name in ("mark_victim", "signal_generate", "sched_process_exit")
+    f"raw_tracepoint:{name}{SCALAR_SUFFIX}" for name in ("mark_victim", "signal_generate", "sched_process_exit")
 )
 DECISION_HOOK = "fentry:oom_kill_process"
 _FAILED, _KILLED = 1 << 8, 9

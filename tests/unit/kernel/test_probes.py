@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tracer.kernel.probes import FRAGMENTS, SCALAR_FRAGMENTS, Wanted
+from tracer.kernel.probes import FRAGMENTS, SCALAR_FRAGMENTS, SCALAR_SUFFIX, Wanted
+from tracer.verdict import story
 
 BPF = Path(__file__).parents[3] / "bpf"
 
@@ -65,3 +66,7 @@ def test_functions_are_not_named_so_that_bcc_would_attach_them_itself():
         for name in functions() | functions(BARE)
         if name.startswith(("kprobe__", "raw_tracepoint__", "tracepoint__"))
     ]
+
+
+def test_the_rules_know_bare_programs_by_the_names_that_the_loader_gives_them():
+    assert SCALAR_SUFFIX == story.SCALAR_SUFFIX
