@@ -33,9 +33,10 @@ from tracer.events import (
 from tracer.events.signals import KERNEL_INFO, PF_EXITING, SIGKILL, TRACE_SIGNAL_DELIVERED
 from tracer.verdict.glimpses import Glimpsed, find_glimpsed
 from tracer.verdict.model import Rung, Status
+from tracer.verdict.nearby import decision_of, levels_of, logged_decision, logged_kill, logged_usage
 from tracer.verdict.stacks import KILL_PATH, frames_at
 from tracer.verdict.story import Story
-from tracer.verdict.windows import BRACKET_NS, LOG_WINDOW_NS
+from tracer.verdict.windows import BRACKET_NS
 
 
 class Kill(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,11 +184,11 @@ def _from_mark(story: Story, tgid: int, start_ns: int, mark: OomMark) -> Kill | 
     identity = process_id(tgid, start_ns)
     bracket = _bracket(story, identity, mark)
     frames = frames_at(story, mark.ts_ns, mark.tgid)
-    logged = _logged_kill(story, mark)
+    logged = logged_kill(story, mark)
     in_kill_path = None if frames is None else KILL_PATH in frames
     status, why = _judge_bracket(bracket, in_kill_path, logged)
     if status == "absent":
-        levels = _levels(story, mark)
+        levels = levels_of(story, mark)
         return DyingMark(
             id=identity, start_ns=start_ns, mark=mark, why=why, signal=bracket, frames=frames, levels=levels
         )
@@ -200,10 +201,10 @@ def _from_mark(story: Story, tgid: int, start_ns: int, mark: OomMark) -> Kill | 
         signal=bracket,
         mark=mark,
         frames=frames,
-        levels=_levels(story, mark),
-        decision=_decision(story, mark),
+        levels=levels_of(story, mark),
+        decision=decision_of(story, mark),
         logged=logged,
-        logged_decision=_logged_decision(story, tgid, mark.ts_ns, unnamed=frames is None),
+        logged_decision=logged_decision(story, tgid, mark.ts_ns, unnamed=frames is None),
         group_member=frames is not None and "oom_kill_memcg_member" in frames,
     )
 
@@ -261,7 +262,7 @@ def _from_signal(story: Story, signal: SignalSent, kills: Sequence[Kill]) -> Kil
         status="not_observed",
         why=why,
         signal=signal,
-        logged_decision=_logged_decision(story, signal.tgid, signal.ts_ns),
+        logged_decision=logged_decision(story, signal.tgid, signal.ts_ns),
         sharer_of=victim.id if victim is not None else None,
     )
 
@@ -299,8 +300,8 @@ def _from_glimpse(story: Story, seen: Glimpsed) -> Kill:
         ended=seen.ended,
         frames=seen.frames,
         logged=logged,
-        logged_decision=_logged_decision(story, member.id.tgid, glimpse.ts_ns),
-        logged_usage=None if logged is None else _logged_usage(story, logged),
+        logged_decision=logged_decision(story, member.id.tgid, glimpse.ts_ns),
+        logged_usage=None if logged is None else logged_usage(story, logged),
         group_member=seen.frames is not None and "oom_kill_memcg_member" in seen.frames,
     )
 
@@ -318,59 +319,6 @@ def _from_log(story: Story, known: dict[ProcessId, Kill]) -> Iterable[Kill]:
             status="not_observed",
             why="the kernel's log says that it was killed; the kill itself was not watched",
             logged=logged,
-            logged_decision=_logged_decision(story, member.id.tgid, logged.ts_ns),
-            logged_usage=_logged_usage(story, logged),
+            logged_decision=logged_decision(story, member.id.tgid, logged.ts_ns),
+            logged_usage=logged_usage(story, logged),
         )
-
-
-def _levels(story: Story, mark: OomMark) -> tuple[OomLevel, ...]:
-    of_mark = (mark.ts_ns, mark.cpu, mark.tgid)
-    levels = story.by(OomLevel, lambda v: (v.ts_ns, v.cpu, v.mark_tgid), "mark").get(of_mark, ())
-    found = {level.depth: level for level in levels}
-    return tuple(found[depth] for depth in sorted(found))
-
-
-def _decision(story: Story, mark: OomMark) -> OomDecision | None:
-    found = [
-        d
-        for d in story.by(OomDecision, lambda d: d.trigger_tid, "trigger").get(mark.trigger_tid, ())
-        if 0 <= mark.ts_ns - d.ts_ns <= BRACKET_NS
-    ]
-    return found[-1] if found else None
-
-
-def _logged_kill(story: Story, mark: OomMark) -> LoggedKill | None:
-    by_pid = story.by(LoggedKill, lambda r: r.pid, "pid")
-    near = [
-        r
-        for pid in {mark.tgid, mark.tid}
-        for r in by_pid.get(pid, ())
-        if r.trusted and abs(r.ts_ns - mark.ts_ns) <= LOG_WINDOW_NS
-    ]
-    return min(near, key=lambda r: abs(r.ts_ns - mark.ts_ns), default=None)
-
-
-def _logged_decision(story: Story, tgid: int, ts_ns: int, *, unnamed: bool = False) -> LoggedDecision | None:
-    """The kernel's own word on it.
-
-    Args:
-        unnamed: stacks have no names, so that of a line that was seen being printed nobody could tell who printed
-            it: better than nothing, and no kill is proved then.
-    """
-    of_process = story.by(LoggedDecision, lambda r: r.tgid, "tgid").get(tgid, ())
-    near = [
-        r
-        for r in of_process
-        if (r.trusted or (unnamed and r.source == "printk_console")) and abs(r.ts_ns - ts_ns) <= LOG_WINDOW_NS
-    ]
-    return min(near, key=lambda r: abs(r.ts_ns - ts_ns), default=None)
-
-
-def _logged_usage(story: Story, logged: LoggedKill) -> LoggedUsage | None:
-    """Usage and limit of the cgroup whose limit was hit, in the same report: just above the line of the kill."""
-    above = [
-        r
-        for r in story.of(LoggedUsage)
-        if r.trusted and r.counter == "memory" and 0 <= logged.ts_ns - r.ts_ns <= BRACKET_NS
-    ]
-    return above[-1] if above else None
