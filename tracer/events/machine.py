@@ -9,6 +9,9 @@ import msgspec
 
 from tracer.events.base import Event
 
+SHM = "/dev/shm"  # noqa: S108 - a name, and no file of ours
+"""Where glibc's shm_open() and PyTorch put their files."""
+
 
 class ProcessSeen(Event, frozen=True, kw_only=True, gc=False):
     """A process of the tree at first sight and again after an exec; what dies with it is kept here."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What in a command line looks like a secret, and how it is masked. Pure; rather masks too much.
+"""What in a command line, or in any text, looks like a secret, and how it is masked. Pure; rather masks too much.
 
 The shape of a command is kept (which flags, which script), for roles are told from it; values go.
 Every repetition in a pattern is bounded or cannot be tried twice: arguments are hostile as well.

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 
 from tracer.events import TmpfsFill, TmpfsSample
+from tracer.events.machine import SHM
 from tracer.pseudofiles import read_mounts
 from tracer.sources.procfs import text_of
 
-SHM = "/dev/shm"  # noqa: S108 - where glibc's shm_open() puts its files
 MAX_MOUNTS = 64
 MAX_NAMESPACES = 256
 

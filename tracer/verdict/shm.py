@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import msgspec
 
 from tracer.events import SignalInfo, SignalSent, TmpfsFill, TmpfsSample
+from tracer.events.machine import SHM
 from tracer.events.signals import BUS_ADRERR, SIGBUS
 from tracer.units import MIB, NS_PER_S, format_bytes, format_duration
 from tracer.verdict.deaths import Death
@@ -14,7 +15,6 @@ from tracer.verdict.story import Story
 BEFORE_NS, AFTER_NS = 2 * NS_PER_S, NS_PER_S
 """Samples this near count: the file that did not fit goes with the process that held it, if it had no name any more."""
 FULL_SHARE = 0.02
-SHM = "/dev/shm"  # noqa: S108 - where glibc's shm_open() and PyTorch put their files
 
 
 class Full(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from tracer.events import SignalSent
+from tracer.events.machine import SHM
 from tracer.events.signals import CRASH_SIGNALS, SIGABRT, SIGBUS, SIGKILL, SIGSEGV, SIGTERM
 from tracer.verdict import people, senders
 from tracer.verdict.counters import counts_were_read, rises
@@ -11,7 +12,7 @@ from tracer.verdict.deaths import Death, signal_name
 from tracer.verdict.incident import Case, Finding, belongs, doubt_caveats, strength
 from tracer.verdict.kills import is_kernel_kill_signal
 from tracer.verdict.model import Cause, Incident, Link, Rung, Sender, Status
-from tracer.verdict.shm import SHM, ran_full
+from tracer.verdict.shm import ran_full
 
 SIGNAL_HOOK = "signal_generate"
 HOOKED_SIGNALS = frozenset({SIGKILL, SIGTERM, SIGABRT, SIGBUS, SIGSEGV})
