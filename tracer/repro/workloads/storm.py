@@ -3,6 +3,7 @@
 
 import argparse
 import contextlib
+import errno
 import json
 import os
 import signal
@@ -21,6 +22,17 @@ def eat() -> None:
         kept.append(b"x" * CHUNK_BYTES)
 
 
+def fork() -> int:
+    """As os.fork(). At a limit that dying children still fill the kernel may refuse one for a moment."""
+    while True:
+        try:
+            return os.fork()
+        except OSError as error:
+            if error.errno != errno.ENOMEM:
+                raise
+            time.sleep(0.01)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the storm; print how each child ended as one JSON line. Exit status 0 if every child died of SIGKILL."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -34,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     started = killed = 0
     while started < args.kills or running:
         if started < args.kills and len(running) < args.at_once:
-            pid = os.fork()
+            pid = fork()
             if pid == 0:
                 eat()
             running.add(pid)
