@@ -40,7 +40,11 @@ IN_FOUND = {
 IN_BOTH = ("uid", "oom_score_adj", "total_vm_bytes")
 """Of a mark and of the line of its kill. What is resident may go on changing between the two."""
 
+WHOLE = [each for each in ALL if each.name != "lockdown"]
+"""Where programs may read the kernel's memory: under lockdown there are glimpses in place of marks."""
+
 each_capture = pytest.mark.parametrize("capture", ALL, ids=str)
+each_whole_one = pytest.mark.parametrize("capture", WHOLE, ids=str)
 
 
 def unlike_its_declaration(capture, events):
@@ -123,7 +127,7 @@ def test_the_raw_log_is_read_as_it_was_recorded(capture):
     assert unlike_the_log(recording_of(capture), log_of(capture)) == []
 
 
-@each_capture
+@each_whole_one
 def test_the_log_and_the_marks_speak_of_the_same_processes(capture):
     assert unlike_the_marks(recording_of(capture), log_of(capture)) == []
 
@@ -193,7 +197,7 @@ def test_a_recording_that_says_otherwise_is_not_as_declared(change, named):
     assert any(each.startswith(named) for each in unlike_its_declaration(a_kill(), events))
 
 
-@pytest.mark.parametrize("capture", [each for each in ALL if verdict_of(each)["found"]["killed"]], ids=str)
+@pytest.mark.parametrize("capture", [each for each in WHOLE if verdict_of(each)["found"]["killed"]], ids=str)
 def test_without_the_marks_of_the_kernel_no_kill_is_as_declared(capture):
     assert unlike_its_declaration(capture, without(recording_of(capture), OomMark))
 
@@ -260,6 +264,6 @@ def test_captures_are_of_more_than_one_kernel_and_of_hooks_that_held():
     kernels = {each.kernel for each in ALL}
 
     assert len(kernels) >= 2
-    for capture in ALL:
+    for capture in WHOLE:
         hooks = [event for event in recording_of(capture) if isinstance(event, HookStatus)]
         assert any(each.hook == "raw_tracepoint:mark_victim" and each.attached for each in hooks)
