@@ -73,8 +73,8 @@ def cannot(why: str) -> NoReturn:
 
 
 def be(name: bytes) -> None:
-    """Any bytes: the kernel keeps fifteen."""
-    with open("/proc/self/comm", "wb", buffering=0) as file:
+    """What this thread is called. Any bytes: the kernel keeps fifteen."""
+    with open("/proc/thread-self/comm", "wb", buffering=0) as file:
         file.write(name)
 
 
