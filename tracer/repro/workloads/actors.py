@@ -53,14 +53,14 @@ def kill_a_worker() -> None:
 
 
 def _workers(count: int) -> list[int]:
-    """So many processes of the job that are called as DataLoader workers are."""
+    """So many that are called as DataLoader workers are, once they are there: of the scenario's cgroup or of all."""
     found: list[int] = []
 
     def all_there() -> bool:
-        found.clear()
-        for folder, _, _ in os.walk(stage.cgroup()):
-            pids = _text(f"{folder}/cgroup.procs").split()
-            found.extend(int(pid) for pid in pids if _text(f"/proc/{pid}/comm") == "pt_data_worker\n")
+        texts = [_text(f"{folder}/cgroup.procs") for folder, _, _ in os.walk(stage.cgroup())]
+        inside = " ".join(texts).split()
+        pids = map(int, inside or filter(str.isdecimal, os.listdir("/proc")))
+        found[:] = [pid for pid in pids if _text(f"/proc/{pid}/comm") == "pt_data_worker\n"]
         return len(found) >= count
 
     stage.wait_for(all_there)
@@ -166,8 +166,8 @@ def sysrq() -> None:
 
 def earlyoom(prefer: str = "hog", workers: str = "0") -> None:
     """The daemon, with limits so high that it acts at once, and with some of the job preferred."""
-    pid = _job()
-    _workers(int(workers))
+    # A program that is no act of ours says nothing of itself.
+    pid = _workers(int(workers))[0] if int(workers) else _job()
     free = stage.value("/proc/meminfo", "MemAvailable:") * 100 // stage.value("/proc/meminfo", "MemTotal:")
     percent = max(2, free - 10)
     log = os.path.join(stage.folder(), "earlyoom")
