@@ -146,9 +146,12 @@ def test_persistent_workers_keep_their_numbers_over_epochs(trained):
 
 
 def test_an_agent_that_starts_again_is_told_and_the_first_kill_stays_first(trained):
-    run = trained(*leak(1, 0), ranks=2, launcher=("--max-restarts=1",))
+    run = trained(*leak(1, 0), *LONG, ranks=2, launcher=("--max-restarts=1",))
     kills = [one for one in run.verdict["incidents"] if one["cause"] == "host_oom_cgroup"]
 
     assert (run.primary["cause"], victim(run)) == ("host_oom_cgroup", ("dataloader_worker", 1, 0))
-    assert len(kills) == 2
+    # What was started again may be killed, too, or be ended by the agent before that: it saw the other rank fail late.
+    assert len(kills) in {1, 2}
     assert kills[0] == run.primary
+    ranks = [identity for identity, role in Story(run.events(object)).roles.items() if role.name == "rank"]
+    assert len(ranks) > 2
