@@ -111,7 +111,9 @@ def _how_downed(case: Case, primary: Finding, death: Death) -> str | None:
             below = any(story.tree.is_ancestor(identity, death.id) for identity in primary.ids)
             return f"{death.status} by the kernel, as its ancestor had died" if soon and below else None
         if sent_by.kind in {"outside", "daemon"}:
-            return _stopped_after(case, primary, death) if sent_by.trade in STOPPERS else None
+            # By a name alone it is nobody: then its kill is an incident of its own.
+            by_trade = sent_by.kind == "daemon" and sent_by.trade in STOPPERS
+            return _stopped_after(case, primary, death) if by_trade else None
     related = (
         story.tree.is_ancestor(death.id, victim)
         or story.tree.is_ancestor(victim, death.id)

@@ -148,7 +148,7 @@ def test_why_the_kernel_killed_without_its_oom_killer_is_told_by_the_context(
     assert "kernel" == found.sender.kind
 
 
-def stopped(comm: str, exe: str, later_ns: int) -> Incident:
+def stopped(comm: str, exe: str | None, later_ns: int) -> Incident:
     """A worker is killed for want of memory; whoever runs the job then ends the rank."""
     scene = Scene()
     scene.job()
@@ -170,10 +170,12 @@ def stopped(comm: str, exe: str, later_ns: int) -> Incident:
         ("systemd", "/usr/lib/systemd/systemd", 2 * STOPPED_NS, False),
         ("earlyoom", "/usr/bin/earlyoom", NS_PER_S, False),
         ("bash", "/usr/bin/bash", NS_PER_S, False),
+        ("runc", None, NS_PER_S, False),  # by its name alone
+        ("systemd", "/home/me/systemd", NS_PER_S, False),  # a file that anybody may have called so
     ],
 )
 def test_what_whoever_runs_the_job_stops_after_an_oom_kill_is_its_collateral(
-    comm: str, exe: str, later_ns: int, told: bool
+    comm: str, exe: str | None, later_ns: int, told: bool
 ) -> None:
     found = stopped(comm, exe, later_ns)
 
