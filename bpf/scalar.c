@@ -22,6 +22,21 @@ struct last_kill {
 BPF_TABLE("lru_hash", u64, struct last_kill, last_kills, 1024);
 /* Address of a marked task, or on older kernels the pid of its thread, which is never as large -> time of its mark. */
 BPF_TABLE("lru_hash", u64, u64, marked, 4096);
+/*
+ * The mark comes after the SIGKILL, and on another CPU the victim may be gone by then: 6.16 and newer tell an exit
+ * before its memory is given back (11e8ebb4, "exit: move and extend sched_process_exit() tracepoint"). So whom the
+ * kernel has killed, by address, and what such a thread said as it exited, by what the mark may name it by.
+ */
+BPF_TABLE("lru_hash", u64, u64, killed, 1024);
+struct last_words {
+	u64 ts_ns;
+	u32 tgid;
+	u32 tid;
+	u32 uid;
+	u32 reserved;
+	char comm[16];
+};
+BPF_TABLE("lru_hash", u64, struct last_words, early, 1024);
 
 /* (int sig, struct kernel_siginfo *info, struct task_struct *task, int group, int result) */
 int on_signal_scalar(struct bpf_raw_tracepoint_args *ctx)
@@ -38,7 +53,22 @@ int on_signal_scalar(struct bpf_raw_tracepoint_args *ctx)
 	kill.info = info;
 	kill.result = ctx->args[4];
 	last_kills.update(&thread, &kill);
+	killed.update(&kill.task, &kill.ts_ns);
 	return 0;
+}
+
+INLINE void tell_end(void *ctx, u64 mark_ns, struct last_words *words)
+{
+	struct marked_ended *ended = reserve(KIND_MARKED_ENDED, sizeof(*ended), words->ts_ns);
+
+	if (!ended)
+		return;
+	ended->mark_ns = mark_ns;
+	ended->tgid = words->tgid;
+	ended->tid = words->tid;
+	ended->uid = words->uid;
+	__builtin_memcpy(ended->comm, words->comm, sizeof(ended->comm));
+	submit(ctx, ended, KIND_MARKED_ENDED);
 }
 
 /* (struct task_struct *task, uid_t uid), on older kernels (int pid): see oom.c. */
@@ -49,6 +79,7 @@ int on_mark_scalar(struct bpf_raw_tracepoint_args *ctx)
 	u64 task = (u64)bpf_get_current_task(), key = is_task ? arg : (u64)tid;
 	u32 itself = is_task ? arg == task : tid == (u32)thread;
 	struct last_kill *found = last_kills.lookup(&thread), kill = {};
+	struct last_words *words;
 	struct oom_glimpse *glimpse;
 
 	if (found)
@@ -58,7 +89,6 @@ int on_mark_scalar(struct bpf_raw_tracepoint_args *ctx)
 	/* Of another task; of a bare pid that can be told where it is that of the allocating thread. */
 	if ((is_task && kill.task != arg) || (!is_task && itself && kill.task != task))
 		kill.ts_ns = 0;
-	marked.update(&key, &ts_ns);
 	glimpse = reserve(KIND_OOM_GLIMPSE, sizeof(*glimpse), ts_ns);
 	if (glimpse) {
 		glimpse->signal_ns = kill.ts_ns ? kill.ts_ns : ABSENT;
@@ -75,6 +105,12 @@ int on_mark_scalar(struct bpf_raw_tracepoint_args *ctx)
 		submit(ctx, glimpse, KIND_OOM_GLIMPSE);
 	}
 	send_stack(ctx, thread >> 32, ts_ns);
+	/* Either may be the first: both leave word and then look, and who takes the mark off tells it. */
+	marked.update(&key, &ts_ns);
+	words = early.lookup(&key);
+	/* A pid may have been another's before; an address is taken off at a fork. */
+	if (words && kill.ts_ns && words->ts_ns >= kill.ts_ns && !marked.delete(&key))
+		tell_end(ctx, ts_ns, words);
 	return 0;
 }
 
@@ -84,35 +120,39 @@ int on_fork_scalar(struct bpf_raw_tracepoint_args *ctx)
 	u64 child = ctx->args[1];
 
 	marked.delete(&child);
+	killed.delete(&child);
+	early.delete(&child);
 	return 0;
 }
 
-INLINE void tell_end(void *ctx, u64 key, u64 thread)
+INLINE void tell_if_marked(void *ctx, u64 key, struct last_words *words)
 {
 	u64 *mark_ns = marked.lookup(&key), ts_ns;
-	struct marked_ended *ended;
 
 	if (!mark_ns)
 		return;
 	ts_ns = *mark_ns;
-	marked.delete(&key);
-	ended = reserve(KIND_MARKED_ENDED, sizeof(*ended), bpf_ktime_get_ns());
-	if (!ended)
-		return;
-	ended->mark_ns = ts_ns;
-	ended->tgid = thread >> 32;
-	ended->tid = thread;
-	ended->uid = bpf_get_current_uid_gid();
-	bpf_get_current_comm(ended->comm, sizeof(ended->comm));
-	submit(ctx, ended, KIND_MARKED_ENDED);
+	if (!marked.delete(&key))
+		tell_end(ctx, ts_ns, words);
 }
 
 /* (struct task_struct *task[, bool group_dead]): each thread, in its own context. */
 int on_exit_scalar(struct bpf_raw_tracepoint_args *ctx)
 {
-	u64 thread = bpf_get_current_pid_tgid();
+	u64 thread = bpf_get_current_pid_tgid(), task = (u64)bpf_get_current_task(),
+	    tid = (u32)thread;
+	struct last_words words = {};
 
-	tell_end(ctx, (u64)bpf_get_current_task(), thread);
-	tell_end(ctx, (u32)thread, thread);
+	words.ts_ns = bpf_ktime_get_ns();
+	words.tgid = thread >> 32;
+	words.tid = tid;
+	words.uid = bpf_get_current_uid_gid();
+	bpf_get_current_comm(words.comm, sizeof(words.comm));
+	if (!killed.delete(&task)) {
+		early.update(&task, &words);
+		early.update(&tid, &words);
+	}
+	tell_if_marked(ctx, task, &words);
+	tell_if_marked(ctx, tid, &words);
 	return 0;
 }

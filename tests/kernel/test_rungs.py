@@ -85,6 +85,19 @@ def test_they_see_who_it_was_that_another_process_had_killed(bare, memory_cgroup
     assert ended.tgid == ended.tid == victim.pid
 
 
+def test_a_victim_that_is_gone_before_its_killer_marks_it_is_known_as_well(bare, memory_cgroup, hog):
+    memory_cgroup.limit(48 * MIB)
+    for _ in range(20):
+        victim, other = hog(memory_cgroup), hog(memory_cgroup)
+        victim.do("anon(28 << 20)")
+        other.tell("[anon(1 << 20) for n in range(28)]")
+
+        assert victim.wait() == -9
+        glimpse, ended, _ = glimpse_and_end(bare, victim.pid)
+        assert glimpse.signal_ns < ended.ts_ns
+        other.close()
+
+
 def test_a_kill_by_hand_is_none_to_them(bare, memory_cgroup, hog):
     killed = hog(memory_cgroup)
     os.kill(killed.pid, 9)

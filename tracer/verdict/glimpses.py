@@ -49,8 +49,10 @@ def find_glimpsed(story: Story) -> Iterable[Glimpsed]:
 
 
 def _agrees(glimpse: OomGlimpse, ended: MarkedEnded) -> bool:
+    """After its SIGKILL, that is; on another CPU it may be gone before its killer marks it."""
     itself = (ended.tgid, ended.tid) == (glimpse.trigger_tgid, glimpse.trigger_tid)
-    return ended.ts_ns >= glimpse.ts_ns and (itself or not glimpse.itself) and glimpse.victim_tid in {None, ended.tid}
+    since_ns = glimpse.ts_ns if glimpse.signal_ns is None else glimpse.signal_ns
+    return ended.ts_ns >= since_ns and (itself or not glimpse.itself) and glimpse.victim_tid in {None, ended.tid}
 
 
 def _what(glimpse: OomGlimpse, frames: Sequence[str] | None, logged: LoggedKill | None) -> str | None:

@@ -120,6 +120,28 @@ def test_whom_another_thread_killed_tells_its_own_pid_as_it_exits():
     assert "told its pid as it exited" in ooms(events)[0].proof[0].statement
 
 
+def test_whom_its_killer_marked_too_late_to_see_it_alive_is_known_by_what_it_had_told():
+    scene = bare()
+    glimpse = scene.glimpse(trigger=TRIGGER, signal_ns=scene.now_ns - 50_000)
+    ended = MarkedEnded(
+        ts_ns=glimpse.ts_ns - 20_000, cpu=0, mark_ns=glimpse.ts_ns, tgid=VICTIM, tid=VICTIM, uid=0, comm="python3"
+    )
+    scene.add(ended)
+
+    assert primary(judge(scene.end())).victim.pid == VICTIM
+
+
+def test_who_ended_before_the_kernel_killed_anybody_is_not_whom_it_killed():
+    scene = bare()
+    glimpse = scene.glimpse(trigger=TRIGGER, signal_ns=scene.now_ns - 50_000)
+    ended = MarkedEnded(
+        ts_ns=glimpse.ts_ns - 60_000, cpu=0, mark_ns=glimpse.ts_ns, tgid=VICTIM, tid=VICTIM, uid=0, comm="python3"
+    )
+    scene.add(ended)
+
+    assert ooms(scene.end()) == []
+
+
 def test_whom_an_older_kernel_names_by_pid_is_that_process():
     scene = bare()
     scene.glimpse(VICTIM, TRIGGER, victim_tid=VICTIM, same_task=0)
