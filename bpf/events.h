@@ -21,6 +21,8 @@ enum kind {
 	KIND_OOM_GLIMPSE = 10,
 	KIND_MARKED_ENDED = 11,
 	KIND_PRINTED = 12,
+	KIND_CUDA_CALL = 13,
+	KIND_CUDA_TOTALS = 14,
 };
 
 enum signal_info {
@@ -35,6 +37,68 @@ enum identity_by {
 	IDENTITY_BY_TASK = 1,
 	IDENTITY_BY_SIGNAL = 2,
 	IDENTITY_BY_CURRENT = 3,
+};
+
+enum cuda_memory {
+	CUDA_MEMORY_DEVICE = 1,
+	CUDA_MEMORY_MANAGED = 2,
+	CUDA_MEMORY_PINNED = 3,
+	CUDA_MEMORY_REGISTERED = 4,
+	CUDA_MEMORY_OTHER = 5,
+};
+
+enum call_why {
+	CALL_WHY_FAILED = 1,
+	CALL_WHY_SURVIVED = 2,
+	CALL_WHY_PINNED = 3,
+};
+
+enum cuda_symbol {
+	CUDA_SYMBOL_cuMemAlloc = 1,
+	CUDA_SYMBOL_cuMemAlloc_v2 = 2,
+	CUDA_SYMBOL_cuMemAllocPitch = 3,
+	CUDA_SYMBOL_cuMemAllocPitch_v2 = 4,
+	CUDA_SYMBOL_cuMemAllocManaged = 5,
+	CUDA_SYMBOL_cuMemAllocAsync = 6,
+	CUDA_SYMBOL_cuMemAllocAsync_ptsz = 7,
+	CUDA_SYMBOL_cuMemAllocFromPoolAsync = 8,
+	CUDA_SYMBOL_cuMemAllocFromPoolAsync_ptsz = 9,
+	CUDA_SYMBOL_cuMemCreate = 10,
+	CUDA_SYMBOL_cuMemHostAlloc = 11,
+	CUDA_SYMBOL_cuMemAllocHost = 12,
+	CUDA_SYMBOL_cuMemAllocHost_v2 = 13,
+	CUDA_SYMBOL_cuMemHostRegister = 14,
+	CUDA_SYMBOL_cuMemHostRegister_v2 = 15,
+	CUDA_SYMBOL_cuArrayCreate = 16,
+	CUDA_SYMBOL_cuArrayCreate_v2 = 17,
+	CUDA_SYMBOL_cuArray3DCreate = 18,
+	CUDA_SYMBOL_cuArray3DCreate_v2 = 19,
+	CUDA_SYMBOL_cuMipmappedArrayCreate = 20,
+	CUDA_SYMBOL_cuMemPoolCreate = 21,
+	CUDA_SYMBOL_cuCtxCreate = 22,
+	CUDA_SYMBOL_cuCtxCreate_v2 = 23,
+	CUDA_SYMBOL_cuCtxCreate_v3 = 24,
+	CUDA_SYMBOL_cuCtxCreate_v4 = 25,
+	CUDA_SYMBOL_cuDevicePrimaryCtxRetain = 26,
+	CUDA_SYMBOL_cuModuleLoadData = 27,
+	CUDA_SYMBOL_cuModuleLoadDataEx = 28,
+	CUDA_SYMBOL_cuLibraryLoadData = 29,
+	CUDA_SYMBOL_cuGraphInstantiate = 30,
+	CUDA_SYMBOL_cuGraphInstantiate_v2 = 31,
+	CUDA_SYMBOL_cuGraphInstantiateWithFlags = 32,
+	CUDA_SYMBOL_cuGraphInstantiateWithParams = 33,
+	CUDA_SYMBOL_cuGraphInstantiateWithParams_ptsz = 34,
+	CUDA_SYMBOL_cuStreamCreate = 35,
+	CUDA_SYMBOL_cuStreamCreateWithPriority = 36,
+	CUDA_SYMBOL_cuMemFree = 37,
+	CUDA_SYMBOL_cuMemFree_v2 = 38,
+	CUDA_SYMBOL_cuMemFreeAsync = 39,
+	CUDA_SYMBOL_cuMemFreeAsync_ptsz = 40,
+	CUDA_SYMBOL_cuMemFreeHost = 41,
+	CUDA_SYMBOL_cuMemHostUnregister = 42,
+	CUDA_SYMBOL_cuMemRelease = 43,
+	CUDA_SYMBOL_cuMemGetInfo = 44,
+	CUDA_SYMBOL_cuMemGetInfo_v2 = 45,
 };
 
 struct oom_mark {
@@ -382,5 +446,107 @@ _Static_assert(__builtin_offsetof(struct printed, tid) == 28, "tid");
 _Static_assert(__builtin_offsetof(struct printed, piece) == 32, "piece");
 _Static_assert(__builtin_offsetof(struct printed, length) == 36, "length");
 _Static_assert(__builtin_offsetof(struct printed, text) == 40, "text");
+
+struct cuda_call {
+	u64 ts_ns;
+	u32 kind;
+	u32 cpu;
+	u64 start_ns;
+	u64 entered_ns;
+	u64 bytes;
+	u64 failed_bytes;
+	u64 failed_ns;
+	u64 device_bytes;
+	u64 managed_bytes;
+	u64 pinned_bytes;
+	u64 registered_bytes;
+	u64 info_ns;
+	u64 info_free_bytes;
+	u64 info_total_bytes;
+	u32 tgid;
+	u32 tid;
+	u32 symbol;
+	u32 memory;
+	s32 result;
+	u32 why;
+	char comm[16];
+};
+_Static_assert(sizeof(struct cuda_call) == 152, "size");
+_Static_assert(__builtin_offsetof(struct cuda_call, start_ns) == 16, "start_ns");
+_Static_assert(__builtin_offsetof(struct cuda_call, entered_ns) == 24, "entered_ns");
+_Static_assert(__builtin_offsetof(struct cuda_call, bytes) == 32, "bytes");
+_Static_assert(__builtin_offsetof(struct cuda_call, failed_bytes) == 40, "failed_bytes");
+_Static_assert(__builtin_offsetof(struct cuda_call, failed_ns) == 48, "failed_ns");
+_Static_assert(__builtin_offsetof(struct cuda_call, device_bytes) == 56, "device_bytes");
+_Static_assert(__builtin_offsetof(struct cuda_call, managed_bytes) == 64, "managed_bytes");
+_Static_assert(__builtin_offsetof(struct cuda_call, pinned_bytes) == 72, "pinned_bytes");
+_Static_assert(__builtin_offsetof(struct cuda_call, registered_bytes) == 80, "registered_bytes");
+_Static_assert(__builtin_offsetof(struct cuda_call, info_ns) == 88, "info_ns");
+_Static_assert(__builtin_offsetof(struct cuda_call, info_free_bytes) == 96, "info_free_bytes");
+_Static_assert(__builtin_offsetof(struct cuda_call, info_total_bytes) == 104, "info_total_bytes");
+_Static_assert(__builtin_offsetof(struct cuda_call, tgid) == 112, "tgid");
+_Static_assert(__builtin_offsetof(struct cuda_call, tid) == 116, "tid");
+_Static_assert(__builtin_offsetof(struct cuda_call, symbol) == 120, "symbol");
+_Static_assert(__builtin_offsetof(struct cuda_call, memory) == 124, "memory");
+_Static_assert(__builtin_offsetof(struct cuda_call, result) == 128, "result");
+_Static_assert(__builtin_offsetof(struct cuda_call, why) == 132, "why");
+_Static_assert(__builtin_offsetof(struct cuda_call, comm) == 136, "comm");
+
+struct cuda_totals {
+	u64 ts_ns;
+	u32 kind;
+	u32 cpu;
+	u64 start_ns;
+	u64 first_ns;
+	u64 last_ns;
+	u64 device_calls;
+	u64 device_failed;
+	u64 device_bytes;
+	u64 device_peak_bytes;
+	u64 managed_calls;
+	u64 managed_failed;
+	u64 managed_bytes;
+	u64 managed_peak_bytes;
+	u64 pinned_calls;
+	u64 pinned_failed;
+	u64 pinned_bytes;
+	u64 pinned_peak_bytes;
+	u64 registered_calls;
+	u64 registered_failed;
+	u64 registered_bytes;
+	u64 registered_peak_bytes;
+	u64 other_calls;
+	u64 other_failed;
+	u64 unknown_frees;
+	u64 untold;
+	u32 tgid;
+	u32 ended;
+};
+_Static_assert(sizeof(struct cuda_totals) == 208, "size");
+_Static_assert(__builtin_offsetof(struct cuda_totals, start_ns) == 16, "start_ns");
+_Static_assert(__builtin_offsetof(struct cuda_totals, first_ns) == 24, "first_ns");
+_Static_assert(__builtin_offsetof(struct cuda_totals, last_ns) == 32, "last_ns");
+_Static_assert(__builtin_offsetof(struct cuda_totals, device_calls) == 40, "device_calls");
+_Static_assert(__builtin_offsetof(struct cuda_totals, device_failed) == 48, "device_failed");
+_Static_assert(__builtin_offsetof(struct cuda_totals, device_bytes) == 56, "device_bytes");
+_Static_assert(__builtin_offsetof(struct cuda_totals, device_peak_bytes) == 64, "device_peak_bytes");
+_Static_assert(__builtin_offsetof(struct cuda_totals, managed_calls) == 72, "managed_calls");
+_Static_assert(__builtin_offsetof(struct cuda_totals, managed_failed) == 80, "managed_failed");
+_Static_assert(__builtin_offsetof(struct cuda_totals, managed_bytes) == 88, "managed_bytes");
+_Static_assert(__builtin_offsetof(struct cuda_totals, managed_peak_bytes) == 96, "managed_peak_bytes");
+_Static_assert(__builtin_offsetof(struct cuda_totals, pinned_calls) == 104, "pinned_calls");
+_Static_assert(__builtin_offsetof(struct cuda_totals, pinned_failed) == 112, "pinned_failed");
+_Static_assert(__builtin_offsetof(struct cuda_totals, pinned_bytes) == 120, "pinned_bytes");
+_Static_assert(__builtin_offsetof(struct cuda_totals, pinned_peak_bytes) == 128, "pinned_peak_bytes");
+_Static_assert(__builtin_offsetof(struct cuda_totals, registered_calls) == 136, "registered_calls");
+_Static_assert(__builtin_offsetof(struct cuda_totals, registered_failed) == 144, "registered_failed");
+_Static_assert(__builtin_offsetof(struct cuda_totals, registered_bytes) == 152, "registered_bytes");
+_Static_assert(__builtin_offsetof(struct cuda_totals, registered_peak_bytes) == 160, "registered_peak_bytes");
+_Static_assert(__builtin_offsetof(struct cuda_totals, other_calls) == 168, "other_calls");
+_Static_assert(__builtin_offsetof(struct cuda_totals, other_failed) == 176, "other_failed");
+_Static_assert(__builtin_offsetof(struct cuda_totals, unknown_frees) == 184, "unknown_frees");
+_Static_assert(__builtin_offsetof(struct cuda_totals, untold) == 192, "untold");
+_Static_assert(__builtin_offsetof(struct cuda_totals, tgid) == 200, "tgid");
+_Static_assert(__builtin_offsetof(struct cuda_totals, ended) == 204, "ended");
 
 #endif

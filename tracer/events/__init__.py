@@ -2,6 +2,22 @@
 """The vocabulary: every source, live or text, yields these; all that follows knows nothing else."""
 
 from tracer.events.base import Event, ProcessId, Source, process_id
+from tracer.events.cuda import (
+    CallWhy,
+    CodeLooked,
+    CudaCall,
+    CudaMemory,
+    CudaProbed,
+    CudaSymbol,
+    CudaTotals,
+    GpuDevice,
+    GpuLibrary,
+    GpuProcess,
+    GpuSample,
+    GpuStatus,
+    NumaNode,
+    NumaNodes,
+)
 from tracer.events.kernel import (
     Constraint,
     IdentityBy,
@@ -30,6 +46,7 @@ from tracer.events.log import (
     LoggedOther,
     LoggedSwap,
     LoggedUsage,
+    LoggedXid,
 )
 from tracer.events.machine import (
     CgroupSample,
@@ -80,6 +97,8 @@ LAYOUTS: dict[int, Layout[KernelEvent]] = {
         (Kind.OOM_GLIMPSE, OomGlimpse),
         (Kind.MARKED_ENDED, MarkedEnded),
         (Kind.PRINTED, Printed),
+        (Kind.CUDA_CALL, CudaCall),
+        (Kind.CUDA_TOTALS, CudaTotals),
     )
 }
 """Every record that the ring buffer can hold, by kind."""
@@ -126,17 +145,90 @@ AnyEvent = (
     | LoggedOther
     | LogGap
     | TrainingLine
+    | CudaCall
+    | CudaTotals
+    | CudaProbed
+    | CodeLooked
+    | GpuStatus
+    | GpuSample
+    | NumaNodes
+    | LoggedXid
 )
 """Every event that a recording can hold: a tagged union. `OomStack` and `Printed` are not among them."""
 
 __all__ = [
-    "LAYOUTS", "RECORDING_SCHEMA", "AnyEvent", "Armed", "Attached", "CgroupSample", "Clock", "Constraint", "Disarmed",
-    "Event", "Header", "HookStatus", "IdentityBy", "JobEnded", "JobStarted", "KernelEvent", "KernelStack", "Kind",
-    "LogEvent", "LogGap", "LoggedDecision", "LoggedInvocation", "LoggedKill", "LoggedOther", "LoggedSwap",
-    "LoggedUsage", "Losses",
-    "MarkedEnded", "Note", "OomDecision", "OomGlimpse", "OomLevel", "OomMark", "OomStack", "PidsOfProc",
-    "PressureSample", "Printed", "ProcessExeced", "ProcessExited", "ProcessForked", "ProcessGone", "ProcessId",
-    "ProcessLooked", "ProcessOrphaned", "ProcessSample", "ProcessSeen", "ReclaimSample", "SeenProgram", "SenderSeen",
-    "SignalInfo", "SignalSent", "Source", "TmpfsFill", "TmpfsSample", "TracerCost", "TracerPlaced", "TrainingLine",
-    "VmstatSample", "process_id",
+    "LAYOUTS",
+    "RECORDING_SCHEMA",
+    "AnyEvent",
+    "Armed",
+    "Attached",
+    "CallWhy",
+    "CgroupSample",
+    "Clock",
+    "CodeLooked",
+    "Constraint",
+    "CudaCall",
+    "CudaMemory",
+    "CudaProbed",
+    "CudaSymbol",
+    "CudaTotals",
+    "Disarmed",
+    "Event",
+    "GpuDevice",
+    "GpuLibrary",
+    "GpuProcess",
+    "GpuSample",
+    "GpuStatus",
+    "Header",
+    "HookStatus",
+    "IdentityBy",
+    "JobEnded",
+    "JobStarted",
+    "KernelEvent",
+    "KernelStack",
+    "Kind",
+    "LogEvent",
+    "LogGap",
+    "LoggedDecision",
+    "LoggedInvocation",
+    "LoggedKill",
+    "LoggedOther",
+    "LoggedSwap",
+    "LoggedUsage",
+    "LoggedXid",
+    "Losses",
+    "MarkedEnded",
+    "Note",
+    "NumaNode",
+    "NumaNodes",
+    "OomDecision",
+    "OomGlimpse",
+    "OomLevel",
+    "OomMark",
+    "OomStack",
+    "PidsOfProc",
+    "PressureSample",
+    "Printed",
+    "ProcessExeced",
+    "ProcessExited",
+    "ProcessForked",
+    "ProcessGone",
+    "ProcessId",
+    "ProcessLooked",
+    "ProcessOrphaned",
+    "ProcessSample",
+    "ProcessSeen",
+    "ReclaimSample",
+    "SeenProgram",
+    "SenderSeen",
+    "SignalInfo",
+    "SignalSent",
+    "Source",
+    "TmpfsFill",
+    "TmpfsSample",
+    "TracerCost",
+    "TracerPlaced",
+    "TrainingLine",
+    "VmstatSample",
+    "process_id",
 ]  # fmt: skip

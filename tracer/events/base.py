@@ -7,9 +7,9 @@ import msgspec
 
 from tracer.units import TICK_NS
 
-Source = Literal["bpf", "kmsg", "printk_console", "proc", "cgroup", "pressure", "job", "tracer", "text"]
+Source = Literal["bpf", "kmsg", "printk_console", "proc", "cgroup", "pressure", "job", "tracer", "text", "nvml"]
 """Who observed it: BPF ring buffer, /dev/kmsg, printk by a hook on its tracepoint, /proc, cgroup files, /proc/pressure
-and meminfo, the launcher of the job, the tracer about itself, a log file."""
+and meminfo, the launcher of the job, the tracer about itself, a log file, NVIDIA's management library."""
 
 
 class ProcessId(NamedTuple):

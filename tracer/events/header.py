@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The text of `bpf/events.h`: the records that the BPF programs fill in, from the classes that read them."""
 
-from tracer.events import LAYOUTS, IdentityBy, Kind, SignalInfo
+from tracer.events import LAYOUTS, CallWhy, CudaMemory, CudaSymbol, IdentityBy, Kind, SignalInfo
 from tracer.wire import c_enum
 
 _HEAD = """\
@@ -20,5 +20,6 @@ _HEAD = """\
 def header_text() -> str:
     """`bpf/events.h`, whole."""
     parts = [_HEAD, c_enum("kind", Kind), c_enum("signal_info", SignalInfo), c_enum("identity_by", IdentityBy)]
+    parts += [c_enum("cuda_memory", CudaMemory), c_enum("call_why", CallWhy), c_enum("cuda_symbol", CudaSymbol)]
     parts += [layout.c_struct() for _, layout in sorted(LAYOUTS.items())]
     return "\n".join([*parts, "#endif\n"])

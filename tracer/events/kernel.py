@@ -27,6 +27,8 @@ class Kind(enum.IntEnum):
     OOM_GLIMPSE = 10
     MARKED_ENDED = 11
     PRINTED = 12
+    CUDA_CALL = 13
+    CUDA_TOTALS = 14
 
 
 class SignalInfo(enum.IntEnum):

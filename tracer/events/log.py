@@ -84,6 +84,19 @@ class LoggedOther(LogEvent, frozen=True, kw_only=True, gc=False):
     """`reaped`, `group_kill`, `no_killable`, `already_exiting`, `suppressed`, `sysrq`, `call_trace`, `report`."""
 
 
+class LoggedXid(LogEvent, frozen=True, kw_only=True, gc=False):
+    """`NVRM: Xid (PCI:0000:08:00): 31, pid=1234, name=python3, ...`: a GPU's or its driver's error.
+
+    An allocation that fails for want of device memory writes none.
+    """
+
+    xid: int
+    pci: str | None = None
+    pid: int | None = None
+    """In the initial pid namespace."""
+    comm: str | None = None
+
+
 class LogGap(LogEvent, frozen=True, kw_only=True, gc=False):
     """The kernel log was overwritten before it was read, or a record could not be read."""
 

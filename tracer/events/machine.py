@@ -89,6 +89,8 @@ class ProcessSample(Event, frozen=True, kw_only=True, gc=False):
     rss_file_bytes: int | None = None
     rss_shmem_bytes: int | None = None
     swap_bytes: int | None = None
+    code_bytes: int | None = None
+    """VmExe and VmLib: as long as it stays the same, no library was loaded."""
     state: str | None = None
     """One letter: R S D Z T ..."""
     exit_status: int | None = None
@@ -139,6 +141,17 @@ class PressureSample(Event, frozen=True, kw_only=True, gc=False):
     shmem_bytes: int | None = None
     swap_total_bytes: int | None = None
     swap_free_bytes: int | None = None
+    anon_bytes: int | None = None
+    cached_bytes: int | None = None
+    """Shared memory (`shmem_bytes`) among it."""
+    buffers_bytes: int | None = None
+    slab_bytes: int | None = None
+    kernel_stack_bytes: int | None = None
+    page_tables_bytes: int | None = None
+    """Of CPUs and of devices (SecPageTables)."""
+    percpu_bytes: int | None = None
+    vmalloc_bytes: int | None = None
+    hugetlb_bytes: int | None = None
     psi_some_avg10: float | None = None
     """Percent of the last 10 s in which some task waited for memory."""
     psi_full_avg10: float | None = None
