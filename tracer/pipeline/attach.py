@@ -188,6 +188,8 @@ class AttachedPipeline:
                 self._journal.note(f"{signal.Signals(number).name} to oomtrace ended the watching")
 
     def _finish(self) -> None:
+        # A cgroup goes with the last of its processes, whose exits may not have been read yet.
+        self._recorder.guarded("what ended the job", self._watch.read_kernel)
         if self.alive:
             count = f"{self.alive} processes" if self.alive > 1 else "1 process"
             self._journal.note(f"the watching ended before the job did: {count} of it still ran")
