@@ -3,6 +3,7 @@
 
 OomtraceError
 ├── UsageError              what was asked for makes no sense                exit 2
+│   └── NameTaken           a file that is to be made is there already
 ├── InputError              a file or text cannot be read or understood      exit 3
 │   └── RecordingError      a recording is not one, or is damaged
 ├── PermissionDenied        the kernel or the system said no                 exit 4
@@ -32,6 +33,19 @@ class UsageError(OomtraceError):
         self.next_command = next_command
 
 
+class NameTaken(UsageError):
+    """A file that is to be made is there already, and what is there is never written over.
+
+    Args:
+        what: what it was to be.
+        path: the file.
+    """
+
+    def __init__(self, what: str, *, path: str) -> None:
+        super().__init__(f"{path}: exists already, and {what}")
+        self.path = path
+
+
 class InputError(OomtraceError):
     """A file or text cannot be read or understood.
 
@@ -39,12 +53,15 @@ class InputError(OomtraceError):
         what: what is wrong, one line.
         path: the file, where there is one.
         line: its line, counted from 1.
+        next_command: what to type now.
     """
 
-    def __init__(self, what: str, *, path: str | None = None, line: int | None = None) -> None:
+    def __init__(
+        self, what: str, *, path: str | None = None, line: int | None = None, next_command: str | None = None
+    ) -> None:
         where = "" if path is None else f"{path}: " if line is None else f"{path}:{line}: "
         super().__init__(where + what)
-        self.what, self.path, self.line = what, path, line
+        self.what, self.path, self.line, self.next_command = what, path, line, next_command
 
 
 class RecordingError(InputError):

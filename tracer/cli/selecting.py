@@ -21,6 +21,14 @@ _SCHEME = re.compile(r"\A[a-z0-9.-]+://")
 _HEX = re.compile(r"[0-9a-f]+(?:-[0-9]*)?")
 _FULL_ID = re.compile(r"[0-9a-f]{64}")
 _STEP = re.compile(r"(?P<job>[0-9]{1,10})(?:\.(?P<step>[0-9]{1,10}|batch|extern|interactive))?")
+_A_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_ASKED = {
+    "docker": "docker inspect --format '{{{{.Id}}}}' {}",
+    "podman": "podman inspect --format '{{{{.Id}}}}' {}",
+    "containerd": "crictl ps --quiet --name {}",
+    "cri-o": "crictl ps --quiet --name {}",
+}
+"""By runtime: what prints the id of a container by its name."""
 _UNIT_KINDS = (".service", ".scope", ".slice", ".socket", ".mount", ".swap")
 
 
@@ -41,7 +49,7 @@ def find_container(text: str, cgroups: CgroupSource) -> str:
         UsageError: it says nothing.
         InputError: there is no such container, or there are several.
     """
-    wanted = _SCHEME.sub("", text, count=1)
+    name = wanted = _SCHEME.sub("", text, count=1)
     if not wanted:
         raise UsageError("--container needs an id, or its first digits")
     here = [one for one in _everywhere(cgroups) if one.place.itself == "container"]
@@ -51,10 +59,11 @@ def find_container(text: str, cgroups: CgroupSource) -> str:
         found = [one for one in here if _HEX.fullmatch(_id(one)) and _id(one).startswith(wanted)]
     if found:
         return _only(found, f"container {shown(text)}", cgroups, name=_id_and_runtime)
-    what = f"no container {shown(text)}"
+    what, ask = f"no container {shown(text)} runs here", None
     if not _HEX.fullmatch(wanted):
-        what += " (a name is known to its runtime alone, and that is not asked: give the id)"
-    raise InputError(f"{what}: {_instead(here, 'container', _id_and_runtime)}")
+        what = f"no container {shown(text)} (a name is known to its runtime alone, and that is not asked: give the id)"
+        ask = _how_to_ask(name, [one.place.runtime for one in here])
+    raise InputError(f"{what}: {_instead(here, 'container', _id_and_runtime)}", next_command=ask)
 
 
 def find_slurm_job(text: str, cgroups: CgroupSource) -> str:
@@ -74,14 +83,14 @@ def find_slurm_job(text: str, cgroups: CgroupSource) -> str:
     jobs = [one for one in here if one.place.itself == "slurm_job"]
     mine = [one for one in jobs if one.place.slurm_job == job]
     if not mine:
-        why = _instead(jobs, "Slurm job", lambda one: one.place.slurm_job or "?")
+        why = _instead(jobs, "Slurm job", lambda one: f"job {one.place.slurm_job}")
         raise InputError(f"no Slurm job {job} with a memory cgroup here: {why}")
     if step is None:
         return _only(mine, f"Slurm job {job}", cgroups)
     steps = [one for one in here if one.place.itself == "slurm_step" and one.place.slurm_job == job]
     found = [one for one in steps if one.place.slurm_step == step]
     if not found:
-        why = _instead(steps, "step", lambda one: one.place.slurm_step or "?")
+        why = _instead(steps, "step", lambda one: f"step {one.place.slurm_step}")
         raise InputError(f"no step {step} of Slurm job {job} here: {why}")
     return _only(found, f"step {step} of Slurm job {job}", cgroups)
 
@@ -129,6 +138,14 @@ def _id_and_runtime(one: Found) -> str:
     container = _id(one)
     short = container[:SHORT_ID] if _FULL_ID.fullmatch(container) else container
     return f"{short} ({one.place.runtime})" if one.place.runtime else short
+
+
+def _how_to_ask(name: str, runtimes: Sequence[str | None]) -> str | None:
+    """What prints the id of a container that has a name; only of the one runtime that containers here are of."""
+    known = {runtime for runtime in runtimes if runtime in _ASKED}
+    if len(known) != 1 or not _A_NAME.fullmatch(name):
+        return None
+    return _ASKED[known.pop() or ""].format(name)
 
 
 def _unit(one: Found) -> str | None:

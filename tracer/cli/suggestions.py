@@ -10,9 +10,11 @@ from pathlib import Path
 
 from tracer.cli.console import command_line
 from tracer.cli.parser import Program, options_of, takes_a_job
-from tracer.errors import InputError, KernelUnavailable, OomtraceError, PermissionDenied, UsageError
+from tracer.errors import InputError, KernelUnavailable, NameTaken, OomtraceError, PermissionDenied, UsageError
 
 RECORDING = ".oomtrace"
+_MAKE_A_FILE = ("--log", "--record")
+_MOST_NAMES = 1000
 _TO_BEGIN = "oomtrace --help"
 
 
@@ -87,6 +89,8 @@ def next_command(error: OomtraceError, words: Sequence[str], program: Program) -
     if known is not None:
         return known
     command = words[0] if words and words[0] in program.children.choices else None
+    if isinstance(error, NameTaken) and command is not None:
+        return _with_a_free_name(error.path, words)
     if isinstance(error, UsageError):
         return _TO_BEGIN if command is None else f"oomtrace {command} --help"
     if isinstance(error, InputError) and command == "report":
@@ -122,6 +126,22 @@ def _is_recording(name: str) -> bool:
     with contextlib.suppress(OSError, ValueError), open(name, "rb") as file:
         return Path(name).is_file() and file.read(64).startswith(b'{"kind":"Header"')
     return False
+
+
+def _with_a_free_name(path: str, words: Sequence[str]) -> str:
+    """The same, with a name beside the one that is taken: `train.2.log` for `train.log`."""
+    stem, suffix = os.path.splitext(path)
+    free = next((name for n in range(2, _MOST_NAMES) if not os.path.lexists(name := f"{stem}.{n}{suffix}")), path)
+    changed = list(words)
+    for number, word in enumerate(words):
+        if word == "--":
+            break
+        if word == path and words[number - 1] in _MAKE_A_FILE:
+            changed[number] = free
+        elif word in (f"{option}={path}" for option in _MAKE_A_FILE):
+            changed[number] = word.removesuffix(path) + free
+    by_sudo = os.geteuid() == 0 and "SUDO_UID" in os.environ
+    return ("sudo " if by_sudo else "") + _line(*changed)
 
 
 def _other_recording(path: str | None) -> str:

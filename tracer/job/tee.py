@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, final
 
-from tracer.errors import InputError, OomtraceError, PermissionDenied, UsageError
+from tracer.errors import InputError, NameTaken, OomtraceError, PermissionDenied, UsageError
 from tracer.job import copier
 from tracer.job.identity import Caller
 from tracer.rights import acting_as
@@ -106,16 +106,19 @@ class LogFile:
         """A new file, as a recording is made: mode 0600, the caller's, never over another.
 
         Raises:
-            UsageError: there is such a file already.
+            UsageError: no name was given.
+            NameTaken: there is such a file already.
             PermissionDenied: the caller may not create it.
             InputError: it cannot be created for another reason.
         """
         owner = (caller.uid, caller.gid, caller.groups)
+        if not path:
+            raise UsageError("--log needs the name of a file")
         try:
             with acting_as(*owner):
                 fd = os.open(path, LOG_FLAGS, 0o600)
         except FileExistsError as error:
-            raise UsageError(f"{path}: exists already, and is not written over") from error
+            raise NameTaken("is not written over", path=path) from error
         except PermissionError as error:
             raise PermissionDenied(f"cannot create {path}: {error.strerror}") from error
         except (OSError, ValueError) as error:

@@ -11,7 +11,7 @@ from typing import TypeVar, final
 
 import msgspec
 
-from tracer.errors import InputError, PermissionDenied, UsageError
+from tracer.errors import InputError, NameTaken, PermissionDenied
 from tracer.events import (
     CgroupSample,
     Event,
@@ -86,7 +86,7 @@ class RecordingWriter:
         that is root must not be led to write where its caller could not.
 
         Raises:
-            UsageError: there is such a file already.
+            NameTaken: there is such a file already.
             PermissionDenied: this user may not create it.
             InputError: it cannot be created for another reason.
         """
@@ -95,7 +95,7 @@ class RecordingWriter:
             with acting_as(uid, gid, groups):
                 fd = os.open(name, _FLAGS, 0o600)
         except FileExistsError as error:
-            raise UsageError(f"{name}: exists already, and a recording is never overwritten") from error
+            raise NameTaken("a recording is never overwritten", path=name) from error
         except PermissionError as error:
             raise PermissionDenied(f"cannot create {name}: {error.strerror}") from error
         except (OSError, ValueError) as error:

@@ -107,7 +107,7 @@ def test_nested_containers_whose_ids_begin_alike_are_not_taken_for_one(machine: 
 def test_an_id_that_nothing_has_is_told_with_those_that_are_there(machine: Machine) -> None:
     said = machine.refused(container="dead")
 
-    assert said.startswith("no container dead: there is ")
+    assert said.startswith("no container dead runs here: there is ")
     assert {f"{DOCKER[:12]} (docker)", f"{LIBPOD[:12]} (podman)", "web-1 (lxc)"} <= set(re.split(", | is ", said))
 
 
@@ -115,6 +115,37 @@ def test_a_name_is_the_runtimes_to_know(machine: Machine) -> None:
     assert "a name is known to its runtime alone, and that is not asked: give the id" in machine.refused(
         container="my_trainer"
     )
+
+
+@pytest.mark.parametrize(
+    ("made", "asks"),
+    [
+        (["/docker/{}"], "docker inspect --format '{{.Id}}' my_trainer"),
+        (["/machine.slice/libpod-{}.scope/container"], "podman inspect --format '{{.Id}}' my_trainer"),
+        (["/kubepods.slice/cri-containerd-{}.scope"], "crictl ps --quiet --name my_trainer"),
+        (["/kubepods.slice/crio-{}.scope"], "crictl ps --quiet --name my_trainer"),
+        (["/docker/{}", "/machine.slice/libpod-{}.scope"], None),  # which one knows it cannot be told
+        (["/lxc.payload.web-1", "/training/{}"], None),
+        ([], None),
+    ],
+)
+def test_who_knows_a_name_is_told_where_one_runtime_alone_has_containers(
+    tmp_path: Path, made: list[str], asks: str | None
+) -> None:
+    empty = Machine(tmp_path, 2)
+    for path in made:
+        empty.make(path.format(DOCKER))
+
+    with pytest.raises(InputError) as raised:
+        empty.find(container="my_trainer")
+    assert raised.value.next_command == asks
+
+
+@pytest.mark.parametrize("text", ["a b", "a;b", "-x", "a'b", "\x1b[31m", "dead"])
+def test_nothing_is_told_to_type_of_what_can_be_no_name_or_is_an_id(machine: Machine, text: str) -> None:
+    with pytest.raises(InputError) as raised:
+        machine.find(container=text)
+    assert raised.value.next_command is None
 
 
 def test_of_many_containers_only_some_are_listed(machine: Machine) -> None:
@@ -127,7 +158,7 @@ def test_of_many_containers_only_some_are_listed(machine: Machine) -> None:
 def test_where_there_are_none_that_is_said(tmp_path: Path) -> None:
     empty = Machine(tmp_path, 2)
 
-    assert empty.refused(container="abc").startswith("no container abc: there is no container here")
+    assert empty.refused(container="abc").startswith("no container abc runs here: there is no container here")
     assert "there is no Slurm job here" in empty.refused(slurm_job="5")
     assert "no memory cgroup of unit a.service" in empty.refused(unit="a")
 
@@ -147,8 +178,10 @@ def test_a_slurm_job_and_its_steps_are_found(machine: Machine, text: str, path: 
 
 
 def test_a_job_or_step_that_is_not_here_is_told_with_those_that_are(machine: Machine) -> None:
-    assert machine.refused(slurm_job="5172").endswith("no Slurm job 5172 with a memory cgroup here: there is 51723, 9")
-    assert "no step 1 of Slurm job 51723 here: there is 0, batch" in machine.refused(slurm_job="51723.1")
+    said = machine.refused(slurm_job="5172")
+
+    assert said == "no Slurm job 5172 with a memory cgroup here: there is job 51723, job 9"
+    assert "no step 1 of Slurm job 51723 here: there is step 0, step batch" in machine.refused(slurm_job="51723.1")
     assert "no step 0 of Slurm job 9 here: there is no step here" in machine.refused(slurm_job="9.0")
 
 

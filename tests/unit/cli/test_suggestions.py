@@ -160,3 +160,29 @@ def test_a_job_that_could_not_be_started_names_what_was_meant(tmp_path, monkeypa
     assert not_a_job(["RANK=0", "train.py"]) == "oomtrace run -- env NAME=VALUE COMMAND"
     assert not_a_job(["no.py"]) is None
     assert not_a_job(["other"]) is None
+
+
+@pytest.mark.parametrize(
+    "words, following",
+    [
+        (["run", "--log", "a.log", "--", "tool", "a.log"], "oomtrace run --log a.3.log -- tool a.log"),
+        (["run", "--record", "-", "--log=a.log", "tool", "a.log"], "oomtrace run --record - --log=a.3.log tool a.log"),
+        (["run", "--record", "a.log", "--", "tool"], "oomtrace run --record a.3.log -- tool"),
+        (["run", "--record", "-", "--log", "b.d/a", "--", "tool"], "oomtrace run --record - --log b.d/a.2 -- tool"),
+    ],
+)
+def test_beside_a_file_that_is_there_already_a_free_name_is_found(said, tmp_path, following, words):
+    (tmp_path / "a.log").touch()
+    (tmp_path / "a.2.log").symlink_to("nowhere")
+    (tmp_path / "b.d").mkdir()
+    (tmp_path / "b.d" / "a").touch()
+
+    code, error, found = said(*words)
+    assert (code, found) == (2, following)
+    assert "exists already, and " in error
+
+
+def test_a_log_without_a_name_is_wrong_usage(said):
+    assert said("run", "--record", "-", "--log=", "--", "tool") == (
+        2, "--log needs the name of a file", "oomtrace run --help",
+    )  # fmt: skip
