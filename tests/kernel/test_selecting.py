@@ -99,8 +99,11 @@ def test_a_kill_in_what_was_named_is_proved_and_told_where_it_was(attach, hog, b
 
 def test_what_is_not_there_is_told_in_one_line_and_nothing_is_left(attach, base):
     base.child(f"docker-{'ab' * 32}.scope")
-    expected = {("--container", "dead"): "no container dead runs here: there is ", ("--slurm-job", "1.5"): "no Slurm job 1 ",
-                ("--unit", "no-such-unit"): "no memory cgroup of unit no-such-unit.service"}  # fmt: skip
+    expected = {
+        ("--container", "dead"): "no container dead runs here: there is ",
+        ("--slurm-job", "1.5"): "no Slurm job 1 ",
+        ("--unit", "no-such-unit"): "no memory cgroup of unit no-such-unit.service",
+    }
     for options, told in expected.items():
         done = attach.run("attach", *options)
         assert (done.returncode, done.stderr.count("\n")) == (3, 1)

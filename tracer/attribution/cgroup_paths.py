@@ -57,6 +57,8 @@ _KUBE_SLICE = re.compile(
     r"(?:[A-Za-z0-9_.]+-)*kubepods(?:-(?P<qos>burstable|besteffort))?"
     rf"(?:-pod(?P<uid>{_UUID.replace('-[', '_[')}|[0-9a-f]{{32}}))?\.slice"
 )
+_PODMAN_POD = re.compile(r"[0-9a-f]{64}")
+_PODMAN_POD_SLICE = re.compile(r"(?:machine|user)-libpod_pod_(?P<pod>[0-9a-f]{64})\.slice")
 _ECS_TASK = re.compile(rf"{_UUID}|[0-9a-f]{{32}}")
 _ECS_CONTAINER = re.compile(r"[0-9a-f]{32}-[0-9]{1,10}")
 _ECS_SLICE = re.compile(r"ecstasks-(?P<task>[0-9a-f]{32})\.slice")
@@ -82,7 +84,8 @@ _ESCAPE = re.compile(r"\\x([2-7][0-9a-f])")
 
 _Region = Literal[
     "slices", "user_slices", "kubepods", "qos", "ecs", "ecs_task", "lxc", "nspawn", "machine",
-    "slurm", "slurm_jobs", "slurm_job", "slurm_step", "lsf", "lsf_cluster", "pbs", "pbs_ids", "inside",
+    "slurm", "slurm_jobs", "slurm_job", "slurm_step", "lsf", "lsf_cluster", "pbs", "pbs_ids", "libpod",
+    "inside",
 ]  # fmt: skip
 """What the component above was, and so what a name below it means. slices: the top, or slices alone so far."""
 
@@ -107,13 +110,24 @@ class _Reading:
         if len(name) > LONGEST_NAME:
             return
         if not (
-            self._is_container(name, region)
+            self._is_podman_pod(name, region, at_top=at_top)
+            or self._is_container(name, region)
             or self._is_kubernetes(name, region)
             or self._is_slurm(name, region)
             or self._is_named(name, region, at_top=at_top)
         ):
             self._is_systemd(name, region)
         self.above = name
+
+    def _is_podman_pod(self, name: str, region: _Region, *, at_top: bool) -> bool:
+        """Podman's pod, whose id looks as a container's does; its containers are below."""
+        if name == "libpod_parent" and at_top:
+            self.region = "libpod"
+        elif region == "libpod" and _PODMAN_POD.fullmatch(name):
+            self.known |= {"itself": "podman_pod", "podman_pod": name}
+        else:
+            return False
+        return True
 
     def _is_container(self, name: str, region: _Region) -> bool:
         found = _CONTAINER.fullmatch(name) or _UNSPLIT.fullmatch(name)
@@ -258,6 +272,8 @@ class _Reading:
         self.known |= {"itself": "slice", "slice": name}
         if found := _USER_SLICE.fullmatch(name):
             self.known |= {"itself": "user", "uid": int(found["uid"])}
+        elif found := _PODMAN_POD_SLICE.fullmatch(name):
+            self.known |= {"itself": "podman_pod", "podman_pod": found["pod"]}
         elif found := _ECS_SLICE.fullmatch(name):
             self.known |= {"itself": "ecs_task", "ecs_task": found["task"]}
 

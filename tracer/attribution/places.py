@@ -15,6 +15,7 @@ Itself = Literal[
     "pod",
     "qos",
     "pods",
+    "podman_pod",
     "ecs_task",
     "slurm",
     "slurm_user",
@@ -48,6 +49,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     pod_uid: str | None = None
     """Of the Kubernetes pod, with dashes as the API has it; of a static pod the 32 digits of its hash."""
     qos: Qos | None = None
+    podman_pod: str | None = None
+    """Id of a pod that podman made, without Kubernetes."""
     ecs_task: str | None = None
     slurm_node: str | None = None
     """Where several slurmd share a host."""
@@ -82,6 +85,8 @@ def describe(place: Place) -> str:
         parts.append(f"pod {place.pod_uid}")
     if place.qos is not None:
         parts.append(f"QoS {place.qos}")
+    if place.podman_pod is not None:
+        parts.append(f"podman pod {_short(place.podman_pod)}")
     if place.ecs_task is not None:
         parts.append(f"ECS task {place.ecs_task}")
     parts += _batch(place)
@@ -130,6 +135,11 @@ def _session(place: Place) -> str:
     return f"session {place.session}{_of_user(place)}"
 
 
+def _unit(place: Place) -> str:
+    whole = place.machine is not None and (place.unit or "").startswith("machine-")
+    return f"machine {place.machine}" if whole else f"unit {place.unit}"
+
+
 def _of_user(place: Place) -> str:
     return "" if place.uid is None else f" of user {place.uid}"
 
@@ -145,6 +155,7 @@ _ITSELF: Mapping[Itself, Callable[[Place], str]] = {
     "pod": lambda place: f"pod {place.pod_uid}",
     "qos": lambda place: f"all pods of QoS {place.qos}",
     "pods": lambda _: "all pods of the node",
+    "podman_pod": lambda place: f"podman pod {_short(place.podman_pod)}",
     "ecs_task": lambda place: f"ECS task {place.ecs_task}",
     "slurm": lambda _: "all Slurm jobs of the node",
     "slurm_user": lambda place: f"all Slurm jobs{_of_user(place)}",
@@ -152,7 +163,7 @@ _ITSELF: Mapping[Itself, Callable[[Place], str]] = {
     "slurm_step": lambda place: f"step {place.slurm_step} of Slurm job {place.slurm_job}",
     "slurm_task": lambda place: f"task {place.slurm_task} of step {place.slurm_step} of Slurm job {place.slurm_job}",
     "batch_job": lambda place: f"{place.batch} job {place.batch_job}",
-    "unit": lambda place: f"unit {place.unit}",
+    "unit": _unit,
     "user_unit": lambda place: f"unit {place.user_unit}{_of_user(place)}",
     "session": _session,
     "user": lambda place: f"user {place.uid}, all sessions and units",

@@ -15,6 +15,7 @@ from tracer.attribution.places import SHORT_ID, Place, describe_itself
 from tracer.cli.console import shown
 from tracer.errors import InputError, UsageError
 from tracer.sources.cgroups import CgroupSource
+from tracer.sources.procfs import read_status
 
 MOST_SHOWN = 6
 _SCHEME = re.compile(r"\A[a-z0-9.-]+://")
@@ -29,6 +30,7 @@ _ASKED = {
     "cri-o": "crictl ps --quiet --name {}",
 }
 """By runtime: what prints the id of a container by its name."""
+_MOST_ASKED = 64
 _UNIT_KINDS = (".service", ".scope", ".slice", ".socket", ".mount", ".swap")
 
 
@@ -39,8 +41,11 @@ class Found(NamedTuple):
     place: Place
 
 
-def find_container(text: str, cgroups: CgroupSource) -> str:
+def find_container(text: str, cgroups: CgroupSource, *, proc_root: str = "/proc") -> str:
     """The cgroup of a container, by its id or the beginning of that; LXC and nspawn know theirs by name.
+
+    runc, crun and ctr take any name as an id, and call the cgroup so: that is looked for last, and taken where its
+    processes have a pid namespace of their own.
 
     Args:
         text: also as kubectl shows it, `containerd://3f2a...`.
@@ -59,6 +64,9 @@ def find_container(text: str, cgroups: CgroupSource) -> str:
         found = [one for one in here if _HEX.fullmatch(_id(one)) and _id(one).startswith(wanted)]
     if found:
         return _only(found, f"container {shown(text)}", cgroups, name=_id_and_runtime)
+    found = _of_any_name(name, cgroups, proc_root)
+    if found:
+        return _only(found, f"container {shown(text)}", cgroups)
     what, ask = f"no container {shown(text)} runs here", None
     if not _HEX.fullmatch(wanted):
         what = f"no container {shown(text)} (a name is known to its runtime alone, and that is not asked: give the id)"
@@ -138,6 +146,18 @@ def _id_and_runtime(one: Found) -> str:
     container = _id(one)
     short = container[:SHORT_ID] if _FULL_ID.fullmatch(container) else container
     return f"{short} ({one.place.runtime})" if one.place.runtime else short
+
+
+def _of_any_name(name: str, cgroups: CgroupSource, proc_root: str) -> list[Found]:
+    wanted = {name, f"runc-{name}.scope", f"crun-{name}.scope", f"{name}.scope"} if _A_NAME.fullmatch(name) else set()
+    named = [path for path in cgroups.everywhere() if path.rpartition("/")[2] in wanted]
+    return [Found(path, place_of(path) or Place()) for path in named if _has_own_pids(path, cgroups, proc_root)]
+
+
+def _has_own_pids(path: str, cgroups: CgroupSource, proc_root: str) -> bool:
+    """Whether some process in it numbers its own pids: what a container does, and hardly anything else."""
+    statuses = (read_status(proc_root, pid) for pid in (cgroups.processes(path) or ())[:_MOST_ASKED])
+    return any(status is not None and len(status.ns_pids or ()) > 1 for status in statuses)
 
 
 def _how_to_ask(name: str, runtimes: Sequence[str | None]) -> str | None:

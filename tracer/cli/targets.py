@@ -55,7 +55,7 @@ def find_target(asked: Asked, *, proc_root: str = "/proc", cgroup_root: str = "/
     if cgroups.version is None:
         raise InputError("there is no memory controller here, so no memory cgroup")
     if asked.container is not None:
-        return Target(cgroup=selecting.find_container(asked.container, cgroups))
+        return Target(cgroup=selecting.find_container(asked.container, cgroups, proc_root=proc_root))
     if asked.slurm_job is not None:
         return Target(cgroup=selecting.find_slurm_job(asked.slurm_job, cgroups))
     if asked.unit is not None:

@@ -41,6 +41,18 @@ SHAPES: dict[str, dict[str, Any]] = {
     f"/system.slice/train.service/libpod-payload-{ID}": {
         "itself": "container", "container": ID, "runtime": "podman", "unit": "train.service", "slice": "system.slice",
     },
+    # A pod of podman 5.4.2 with crun 1.21, by systemd 257 and by itself (--cgroup-manager cgroupfs)
+    f"/machine.slice/machine-libpod_pod_{OUTER}.slice/libpod-{ID}.scope/container": {
+        "container": ID, "runtime": "podman", "podman_pod": OUTER, "unit": f"libpod-{ID}.scope",
+        "slice": f"machine-libpod_pod_{OUTER}.slice",
+    },
+    f"/machine.slice/machine-libpod_pod_{OUTER}.slice": {
+        "itself": "podman_pod", "podman_pod": OUTER, "slice": f"machine-libpod_pod_{OUTER}.slice",
+    },
+    f"/libpod_parent/{OUTER}/libpod-{ID}": {
+        "itself": "container", "container": ID, "runtime": "podman", "podman_pod": OUTER,
+    },
+    f"/libpod_parent/{OUTER}": {"itself": "podman_pod", "podman_pod": OUTER},
     f"/machine.slice/libpod-conmon-{ID}.scope": {
         "itself": "unit", "unit": f"libpod-conmon-{ID}.scope", "slice": "machine.slice",
     },

@@ -39,6 +39,9 @@ def test_what_is_of_no_known_shape_is_not_guessed(path: str | None) -> None:
 @pytest.mark.parametrize(
     ("path", "missing"),
     [
+        (f"/libpod_parent/{ID}", "container"),  # a pod, though it looks as a container does
+        (f"/a/libpod_parent/{ID}", "podman_pod"),
+        (f"/machine.slice/machine-libpod_pod_{ID[:12]}.slice", "podman_pod"),
         ("/slurm/job_5", "slurm_job"),
         ("/slurm/uid_5/x/job_5", "slurm_job"),
         ("/slurm/uid_5/job_5x", "slurm_job"),
@@ -142,6 +145,11 @@ def test_a_path_of_any_length_is_read_quickly() -> None:
         ("/system.slice/train.service/a", "unit train.service", None),
         ("/lxc.payload.box", "container box (lxc)", "container box (lxc)"),
         (r"/machine.slice/machine-vm\x2d1.scope/x", "machine vm-1", None),
+        (r"/machine.slice/machine-vm\x2d1.scope", "machine vm-1", "machine vm-1"),
+        ("/machine.slice/libvirtd.service", "unit libvirtd.service", "unit libvirtd.service"),
+        (f"/machine.slice/machine-libpod_pod_{OUTER}.slice/libpod-{ID}.scope/container",
+         f"container {ID[:12]} (podman), podman pod {OUTER[:12]}", None),
+        (f"/libpod_parent/{OUTER}", f"podman pod {OUTER[:12]}", f"podman pod {OUTER[:12]}"),
         ("/kubepods", "all pods of the node", "all pods of the node"),
         ("/azure.slice", "azure.slice", "azure.slice"),
         (f"/ecs/{TASK}/{ID}", f"container {ID[:12]} (runtime not known), ECS task {TASK}",

@@ -52,6 +52,12 @@ class Machine:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "cgroup.procs").write_text("".join(f"{pid}\n" for pid in pids))
 
+    def process(self, pid: int, *inside: int) -> None:
+        """As its status shows it; `inside`: its pids in namespaces below ours."""
+        folder = self.proc / str(pid)
+        folder.mkdir(exist_ok=True)
+        (folder / "status").write_text(f"Name:\tx\nTgid:\t{pid}\nNSpid:\t{chr(9).join(map(str, (pid, *inside)))}\n")
+
     def find(self, **asked: str) -> str | None:
         return find_target(Asked(**asked), proc_root=str(self.proc), cgroup_root=str(self.cgroup)).cgroup
 
@@ -114,6 +120,46 @@ def test_an_id_that_nothing_has_is_told_with_those_that_are_there(machine: Machi
 def test_a_name_is_the_runtimes_to_know(machine: Machine) -> None:
     assert "a name is known to its runtime alone, and that is not asked: give the id" in machine.refused(
         container="my_trainer"
+    )
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        # As made on Linux 6.12 by
+        "/default/my_trainer",  # ctr of containerd 1.7.24, in its namespace `default`
+        "/system.slice/my_trainer",  # runc 1.1.15, called by a unit
+        "/system.slice/runc-my_trainer.scope",  # runc --systemd-cgroup
+        "/my_trainer",  # crun 1.21
+        "/system.slice/crun-my_trainer.scope",  # crun --systemd-cgroup; its processes are in `container` below
+        "/machine.slice/my_trainer.scope",  # systemd-nspawn 257 --register=no; in `payload`
+    ],
+)
+def test_a_container_whose_id_is_any_name_is_found_where_pids_are_its_own(machine: Machine, path: str) -> None:
+    below = "/container" if "crun-" in path else "/payload" if "machine" in path else ""
+    machine.make(path + below, (91, 92))
+    machine.process(91)
+    assert "no container my_trainer" in machine.refused(container="my_trainer")
+
+    machine.process(92, 7)
+    assert machine.find(container="my_trainer") == path
+    assert "no container my_train" in machine.refused(container="my_train")  # never by the beginning of a name
+
+
+def test_a_container_by_id_goes_before_a_cgroup_that_is_merely_called_so(machine: Machine) -> None:
+    machine.make(f"/x/{LIBPOD[:6]}", (93,))
+    machine.process(93, 7)
+
+    assert machine.find(container=LIBPOD[:6]) == path_of(LIBPOD).removesuffix("/container")
+
+
+def test_of_two_containers_of_one_name_none_is_chosen(machine: Machine) -> None:
+    for pid, path in ((94, "/default/my_trainer"), (95, "/k8s.io/my_trainer")):
+        machine.make(path, (pid,))
+        machine.process(pid, 1)
+
+    assert machine.refused(container="my_trainer") == (
+        "there are 2 of container my_trainer: give --cgroup with one of /default/my_trainer, /k8s.io/my_trainer"
     )
 
 

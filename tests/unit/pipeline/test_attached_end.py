@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from tests.unit.pipeline.stand_ins import START_NS, Cgroups, Feed, Processes, sources
-from tracer.events import ProcessExited, Note
+from tracer.events import Note, ProcessExited
 from tracer.pipeline import AttachedPipeline, Attachment, Ending, Target
 from tracer.pipeline.clocks import header_now
 from tracer.recording import RecordingWriter
