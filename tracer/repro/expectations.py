@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from tracer.attribution.places import describe, describe_itself
 from tracer.repro.scenario import Counters, Expected, Json
 from tracer.units import MIB
 from tracer.verdict.model import Incident, Strength, Verdict
@@ -71,6 +72,8 @@ def found(seen: Seen) -> dict[str, Json]:
         "victims": list(seen.killed[:50]),
         "trigger": primary.trigger.comm if primary.trigger is not None else None,
         "limit": _node(limit.cgroup, seen.base) if limit is not None else None,
+        "limit_of": describe_itself(limit.place) if limit is not None and limit.place is not None else None,
+        "ran_in": describe(victim.place) if victim is not None and victim.place is not None else None,
         "constraint": limit.constraint if limit is not None else None,
         "sender": sender.kind if sender is not None else None,
         "sender_comm": sender.comm if sender is not None else None,
@@ -110,7 +113,8 @@ def _about_the_cause(expected: Expected, seen: Seen) -> Iterator[Difference]:
     for cause in expected.never:
         if cause in causes:
             yield Difference("incidents", f"never {cause}", cause)
-    for what, wanted in (("limit", expected.limit), ("constraint", expected.constraint)):
+    for what in ("limit", "limit_of", "ran_in", "constraint"):
+        wanted = getattr(expected, what)
         if wanted is not None and facts[what] != wanted:
             yield Difference(what, wanted, str(facts[what]))
     if expected.swap_exhausted not in {None, facts["swap_exhausted"]}:

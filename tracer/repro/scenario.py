@@ -48,6 +48,10 @@ class Expected(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Who asked for the memory that was not there."""
     limit: str | None = None
     """Whose limit: a cgroup below the scenario's own, `.` for that itself."""
+    limit_of: str | None = None
+    """What that cgroup is, as the report has it: `unit a.scope`."""
+    ran_in: str | None = None
+    """Where the victim ran, likewise."""
     constraint: str | None = None
     """As the kernel spells it."""
     sender: SenderKind | None = None

@@ -4,6 +4,7 @@
 import msgspec
 import pytest
 
+from tracer.attribution.places import Place
 from tracer.repro.expectations import Seen, declared, differences, found
 from tracer.repro.scenario import HOST_OOM, Counters, Expected
 from tracer.verdict.model import Collateral, Culprit, Incident, Job, Limit, Link, Process, Sender, Verdict
@@ -18,6 +19,7 @@ VICTIM = Process(
     rss_shmem_bytes=50 * MIB,
     swap_bytes=8 * MIB,
     cgroup=BASE,
+    place=Place(container="7", runtime="podman"),
 )
 KILL = Incident(
     cause="host_oom_cgroup",
@@ -26,7 +28,13 @@ KILL = Incident(
     victims=(VICTIM, Process(pid=21, comm="other")),
     trigger=Process(pid=22, comm="trigger"),
     culprit=Culprit(pid=20, start_ns=200, why="it grew"),
-    limit=Limit(constraint="CONSTRAINT_MEMCG", cgroup=f"{BASE}/a", swap_free_bytes=1, swap_total_bytes=100),
+    limit=Limit(
+        constraint="CONSTRAINT_MEMCG",
+        cgroup=f"{BASE}/a",
+        swap_free_bytes=1,
+        swap_total_bytes=100,
+        place=Place(itself="unit", unit="train.service"),
+    ),
     collateral=(Collateral(pid=23, how="went down"),),
     caveats=("A kill of many.",),
 )
@@ -45,6 +53,8 @@ EXPECTED = Expected(
     victims=("other", "worker"),
     trigger="trigger",
     limit="a",
+    limit_of="unit train.service",
+    ran_in="container 7 (podman)",
     constraint="CONSTRAINT_MEMCG",
     not_blamed="reader",
     status="signal 9",
@@ -91,6 +101,9 @@ def test_what_is_as_declared_passes():
         (changed(trigger=None), "trigger"),
         (changed(limit=msgspec.structs.replace(KILL.limit, cgroup=BASE)), "limit"),
         (changed(limit=msgspec.structs.replace(KILL.limit, cgroup="/elsewhere/a")), "limit"),
+        (changed(limit=msgspec.structs.replace(KILL.limit, place=None)), "limit_of"),
+        (changed(victim=msgspec.structs.replace(VICTIM, place=None)), "ran_in"),
+        (changed(victim=msgspec.structs.replace(VICTIM, place=Place(container="8", runtime="podman"))), "ran_in"),
         (changed(limit=msgspec.structs.replace(KILL.limit, constraint=None)), "constraint"),
         (changed(limit=msgspec.structs.replace(KILL.limit, swap_free_bytes=50)), "swap exhausted"),
         (changed(limit=None), "limit"),

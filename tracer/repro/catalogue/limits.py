@@ -6,6 +6,14 @@ from tracer.repro.scenario import HOST_OOM, Expected, Node, Scenario, Stage
 TREE = Stage(memory_mib=64, below=(Node(path="victim"), Node(path="trigger")))
 GROUP = Stage(memory_mib=64, below=(Node(path="victim", files={"memory.oom.group": "1"}), Node(path="trigger")))
 DEEP_TREE = Stage(memory_mib=64, below=(Node(path="mid", memory_mib=1024), Node(path="mid/a"), Node(path="mid/b")))
+CONTAINER = "7d" * 32
+POD_UID = "5e0b7c92-41aa-4d0f-b3e6-77c1d20f9a48"
+POD_NODE = f"kubepods/burstable/pod{POD_UID}"
+POD = Stage(
+    memory_mib=256,
+    below=(Node(path="kubepods"), Node(path="kubepods/burstable"), Node(path=POD_NODE, memory_mib=64),
+           Node(path=f"{POD_NODE}/{CONTAINER}")),
+)  # fmt: skip
 EQUAL = Stage(memory_mib=256, below=(Node(path="outer", memory_mib=64), Node(path="outer/inner", memory_mib=64)))
 
 SCENARIOS = (
@@ -72,6 +80,24 @@ SCENARIOS = (
             trigger="grower",
             limit="outer",
             status="exit 9",
+        ),
+    ),
+    Scenario(
+        name="pod",
+        what="a process in a container of a Kubernetes pod is killed at the limit of the pod",
+        why="kubelet gives each pod a cgroup with the sum of its containers' limits: a charge goes up the chain and "
+        "fails at the first counter that is full, page_counter_try_charge() (mm/page_counter.c)",
+        act=("grow-in-a-container", f"{POD_NODE}/{CONTAINER}"),
+        stage=POD,
+        expected=Expected(
+            cause=("host_oom_cgroup",),
+            killed=(1, 1),
+            victim="grower",
+            limit=POD_NODE,
+            limit_of=f"pod {POD_UID}",
+            ran_in=f"container {CONTAINER[:12]} (runtime not known), pod {POD_UID}, QoS burstable",
+            status="exit 9",
+            ns_pids=2,
         ),
     ),
     Scenario(

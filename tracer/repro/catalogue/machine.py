@@ -190,6 +190,24 @@ SCENARIOS = (
         seconds=120,
     ),
     Scenario(
+        name="unit",
+        what="the job runs in a scope of systemd's, whose MemoryMax= is hit",
+        why="systemd makes a cgroup for each unit, called as the unit is, and writes MemoryMax= into memory.max: "
+        "cgroup_context_apply() (systemd's src/core/cgroup.c)",
+        act=("grow-in-a-scope",),
+        where="guest",
+        needs=("cgroup_v2", "systemd"),
+        stage=Stage(memory_mib=None),
+        expected=Expected(
+            cause=("host_oom_cgroup",),
+            killed=(1, 1),
+            victim="grower",
+            limit_of="unit oomtrace-repro.scope",
+            ran_in="unit oomtrace-repro.scope",
+            status="signal 9",
+        ),
+    ),
+    Scenario(
         name="clock-steps",
         what="the wall clock is set forward and back while the job runs, which is killed then",
         why="events are in CLOCK_MONOTONIC, which no step moves; the kernel's log has a clock of its own "

@@ -96,6 +96,23 @@ def _grow_deep() -> None:
     os._exit(stage.end_of(stage.child(grow, b"deep")))
 
 
+def grow_in_a_container(node: str) -> None:
+    """As a runtime does it: a cgroup and a pid namespace, and in them a first process and one that grows."""
+    stage.be(b"job")
+    stage.be_spared()
+    stage.finish(stage.end_of(stage.child(lambda: _be_runtime(node), b"shim")))
+
+
+def _be_runtime(node: str) -> None:
+    stage.enter(node)
+    stage.unshare(stage.CLONE_NEWPID)
+    os._exit(stage.end_of(stage.child(_be_entrypoint, b"entrypoint")))
+
+
+def _be_entrypoint() -> None:
+    os._exit(stage.end_of(stage.child(_grow_chosen, b"grower")))
+
+
 def cgroup_gone(node: str) -> None:
     """The cgroup of the victim is removed as soon as that is dead."""
     stage.be(b"job")
@@ -177,6 +194,7 @@ ACTS: dict[str, Callable[..., None]] = {
     "leader-gone": leader_gone,
     "namespace-init": namespace_init,
     "nested-namespaces": nested_namespaces,
+    "grow-in-a-container": grow_in_a_container,
     "cgroup-gone": cgroup_gone,
     "names": names,
     "pid-reuse": pid_reuse,

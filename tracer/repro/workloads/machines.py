@@ -43,11 +43,19 @@ def _be_killed_first() -> None:
 def swapped_in_a_scope() -> None:
     """Becomes a scope of systemd's that its OOM daemon watches, with little memory, and swaps."""
     stage.hear("watched")
-    limits = ("ManagedOOMSwap=kill", "MemoryHigh=32M", "MemorySwapMax=infinity")
-    words = ["systemd-run", "--scope", "--quiet", *(f"--property={limit}" for limit in limits)]
+    _go_on_in_a_scope("swapped", ("ManagedOOMSwap=kill", "MemoryHigh=32M", "MemorySwapMax=infinity"))
+
+
+def _go_on_in_a_scope(act: str, properties: tuple[str, ...], *options: str) -> None:
+    words = ["systemd-run", "--scope", "--quiet", *options, *(f"--property={each}" for each in properties)]
     folder = os.path.dirname(os.path.abspath(__file__))
     # It keeps the pid: systemd-run only has itself moved, then starts the program in its own place.
-    os.execvp(words[0], [*words, "--", sys.executable, "-s", "-S", folder, "swapped"])  # noqa: S606
+    os.execvp(words[0], [*words, "--", sys.executable, "-s", "-S", folder, act])  # noqa: S606
+
+
+def grow_in_a_scope() -> None:
+    """Becomes a scope of systemd's that has a name and a limit, and grows beyond that."""
+    _go_on_in_a_scope("anon", ("MemoryMax=64M", "MemorySwapMax=0"), "--unit=oomtrace-repro")
 
 
 def swapped() -> None:
@@ -113,6 +121,7 @@ ACTS: dict[str, Callable[..., None]] = {
     "machine-with-swap": machine_with_swap,
     "swapped-in-a-scope": swapped_in_a_scope,
     "swapped": swapped,
+    "grow-in-a-scope": grow_in_a_scope,
     "memory-policy": memory_policy,
     "largest": largest,
     "growing-slowly": growing_slowly,
