@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """From events to a report: run the rules in a written order, pick what started the failure, the rest is collateral."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
@@ -85,7 +85,7 @@ def _collateral(case: Case, primary: Finding) -> tuple[list[Collateral], set[Pro
     for death in case.deaths:
         if death.id in victims or death.at_ns < primary.at_ns or case.kills.of(death.id) is not None:
             continue
-        how = _how_downed(case, primary, death)
+        how = _how_downed(case, primary, death, downed | victims)
         if how is not None:
             downed.add(death.id)
             if len(told) < MAX_COLLATERAL:
@@ -98,7 +98,7 @@ def _collateral(case: Case, primary: Finding) -> tuple[list[Collateral], set[Pro
     return told, downed
 
 
-def _how_downed(case: Case, primary: Finding, death: Death) -> str | None:
+def _how_downed(case: Case, primary: Finding, death: Death, fallen: Collection[ProcessId]) -> str | None:
     story, victim = case.story, primary.ids[0]
     if death.by is not None and death.signal:
         sent_by = senders.sender(story, death.by)
@@ -107,9 +107,7 @@ def _how_downed(case: Case, primary: Finding, death: Death) -> str | None:
         if sent_by.kind in {"launcher", "job"}:
             return f"{death.status} from {people.short(story, senders.sender_id(death.by))}"
         if sent_by.kind == "kernel" and death.signal == 9:
-            soon = death.at_ns - primary.at_ns <= TEARDOWN_NS
-            below = any(story.tree.is_ancestor(identity, death.id) for identity in primary.ids)
-            return f"{death.status} by the kernel, as its ancestor had died" if soon and below else None
+            return _torn_down(case, primary, death, fallen)
         if sent_by.kind in {"outside", "daemon"}:
             # By a name alone it is nobody: then its kill is an incident of its own.
             by_trade = sent_by.kind == "daemon" and sent_by.trade in STOPPERS
@@ -122,6 +120,19 @@ def _how_downed(case: Case, primary: Finding, death: Death) -> str | None:
     if not related or not (death.failed or story.tree.is_ancestor(victim, death.id)):
         return None
     return death.status
+
+
+def _torn_down(case: Case, primary: Finding, death: Death, fallen: Collection[ProcessId]) -> str | None:
+    """Killed by the kernel as a namespace ended: that of a victim, or of a process that failed because of one."""
+    story, sent = case.story, death.by
+    if sent is None or death.at_ns - primary.at_ns > TEARDOWN_NS:
+        return None
+    if any(story.tree.is_ancestor(identity, death.id) for identity in primary.ids):
+        return f"{death.status} by the kernel, as its ancestor had died"
+    first = senders.sender_id(sent)
+    if first in fallen and senders.ended_with_its_namespace(story, sent):
+        return f"{death.status} by the kernel, as {people.short(story, first)}, pid 1 of its pid namespace, had ended"
+    return None
 
 
 def _stopped_after(case: Case, primary: Finding, death: Death) -> str | None:

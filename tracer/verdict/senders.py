@@ -182,10 +182,19 @@ def by_the_kernel(story: Story, signal: SignalSent) -> str:
     return f"in the context of {context}"
 
 
+def ended_with_its_namespace(story: Story, signal: SignalSent) -> bool:
+    """Whether the kernel sent it as pid 1 of a pid namespace ended, in whose context that is done."""
+    return bool(signal.sender_flags & PF_EXITING) and _is_first_of_a_namespace(story, sender_id(signal))
+
+
 def _is_first_of_a_namespace(story: Story, identity: ProcessId) -> bool:
     """Whether the end of this process takes a pid namespace with it: zap_pid_ns_processes()."""
     member = story.tree.processes.get(identity)
-    fork = member.fork if member is not None else None
+    if member is None:
+        return False
+    if any(len(seen.ns_pids or ()) > 1 and (seen.ns_pids or ())[-1] == 1 for seen in member.seen):
+        return True  # it ran before there was anybody to see its fork
+    fork = member.fork
     return fork is not None and fork.ns_level > 0 and fork.ns_tgid == 1
 
 
