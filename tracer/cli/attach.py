@@ -38,8 +38,9 @@ from tracer.rights import as_root
 class AttachCommand:
     """Watch a job that runs already, from now on.
 
-    Finds all processes below a process, or in a cgroup, and watches them until the last one has ended, until
-    Ctrl-C, or with --detach until `oomtrace stop`. The job is never touched: it does not end with the watching.
+    Finds all processes below a process, or in a cgroup, and watches them until the last one has ended (a cgroup:
+    until it is removed), until Ctrl-C, or with --detach until `oomtrace stop`. The job is never touched: it does not
+    end with the watching.
 
     A container, a Slurm job and a unit are found by the paths of their memory cgroups; no runtime is asked.
     """

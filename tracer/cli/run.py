@@ -87,7 +87,7 @@ class RunCommand:
         written.add_argument(
             "--log",
             metavar="FILE",
-            help="copy the job's own output there as well; its lines that matter stand in the report",
+            help="copy the job's own output into a new file as well; its lines that matter stand in the report",
         )
         add_watching_options(
             parser.add_argument_group("watching"), require_bpf="do not start the job where the kernel cannot be watched"

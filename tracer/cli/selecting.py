@@ -32,6 +32,7 @@ _ASKED = {
 """By runtime: what prints the id of a container by its name."""
 _MOST_ASKED = 64
 _UNIT_KINDS = (".service", ".scope", ".slice", ".socket", ".mount", ".swap")
+_WITHOUT_PROCESSES = (".target", ".timer", ".path", ".device", ".automount")
 
 
 class Found(NamedTuple):
@@ -115,20 +116,31 @@ def find_unit(text: str, cgroups: CgroupSource) -> str:
     """
     if not text or "/" in text:
         raise UsageError(f"{shown(text)} is no name of a unit" if text else "--unit needs a name")
+    if text.endswith(_WITHOUT_PROCESSES):
+        raise UsageError(f"{shown(text)} is of a kind that has no processes: give a service, a scope or a slice")
     name = text if text.endswith(_UNIT_KINDS) else f"{text}.service"
     units = [one for one in _everywhere(cgroups) if _unit(one) is not None]
     found = [one for one in units if _unit(one) == name]
     own = [one for one in found if one.place.user_unit is None and _is_outside(one)]
     if found:
         return _only(own or found, f"unit {shown(name)}", cgroups)
-    import difflib
-
-    near = difflib.get_close_matches(name, {_unit(one) or "" for one in units}, n=MOST_SHOWN)
+    near = _near(name, {_unit(one) or "" for one in units})
     meant = f"; there is {_listed([shown(one) for one in near])}" if near else ""
     raise InputError(
         f"no memory cgroup of unit {shown(name)}: it does not run, or systemd makes none for it "
         f"(MemoryAccounting=no){meant}"
     )
+
+
+def _near(name: str, units: Iterable[str]) -> list[str]:
+    """Units whose names are like this one; that both are services makes them no more so."""
+    import difflib
+
+    stems: dict[str, list[str]] = {}
+    for unit in sorted(units):
+        stems.setdefault(unit.rpartition(".")[0], []).append(unit)
+    near = difflib.get_close_matches(name.rpartition(".")[0], stems, n=MOST_SHOWN)
+    return [unit for stem in near for unit in stems[stem]]
 
 
 def _everywhere(cgroups: CgroupSource) -> Iterable[Found]:

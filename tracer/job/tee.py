@@ -106,14 +106,14 @@ class LogFile:
         """A new file, as a recording is made: mode 0600, the caller's, never over another.
 
         Raises:
-            UsageError: no name was given.
+            UsageError: that is no name.
             NameTaken: there is such a file already.
             PermissionDenied: the caller may not create it.
             InputError: it cannot be created for another reason.
         """
         owner = (caller.uid, caller.gid, caller.groups)
-        if not path:
-            raise UsageError("--log needs the name of a file")
+        if path in ("", "-"):
+            raise UsageError("--log needs the name of a file" + (" (./- for one that is called so)" if path else ""))
         try:
             with acting_as(*owner):
                 fd = os.open(path, LOG_FLAGS, 0o600)

@@ -79,6 +79,7 @@ class AttachedPipeline:
         self._cgroup_id: int | None = None
         self._ending: Ending | None = None
         self._next_look_ns = 0
+        self._met_somebody = attachment.target.cgroup is None
 
     @property
     def alive(self) -> int:
@@ -153,6 +154,7 @@ class AttachedPipeline:
         if new or always:
             tops = tops_of(new, {member.id for member in self._watch.members}, rows)
             started = [self._started(row.tgid, row.start_ns) for row in tops]
+            self._met_somebody = self._met_somebody or bool(started)
             self._finder.find(started, cgroup=path, cgroup_id=self._cgroup_id)
 
     def _strangers(self, inside: Iterable[int]) -> set[int]:
@@ -193,6 +195,8 @@ class AttachedPipeline:
         if self.alive:
             count = f"{self.alive} processes" if self.alive > 1 else "1 process"
             self._journal.note(f"the watching ended before the job did: {count} of it still ran")
+        elif not self._met_somebody:
+            self._journal.note("no process was in that cgroup while it was watched")
         self._recorder.finish(time.monotonic_ns())
 
 

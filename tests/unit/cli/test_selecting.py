@@ -283,6 +283,18 @@ def test_a_unit_that_is_not_there_is_told_with_what_it_may_have_meant(machine: M
     assert "there is jupyter.service" in said
 
 
+def test_that_both_are_services_makes_no_unit_like_another(machine: Machine) -> None:
+    assert machine.refused(unit="nope").endswith("(MemoryAccounting=no)")
+    assert machine.refused(unit="shh").endswith("; there is ssh.service")
+
+
+@pytest.mark.parametrize("text", ["train.timer", "multi-user.target", "dev-sda.device", "x.path", "a.automount"])
+def test_a_unit_that_can_have_no_processes_is_wrong_usage(machine: Machine, text: str) -> None:
+    said = machine.refused(UsageError, unit=text)
+
+    assert said == f"{text} is of a kind that has no processes: give a service, a scope or a slice"
+
+
 def test_a_name_of_no_unit_is_not_found_by_a_folder_of_that_name(machine: Machine) -> None:
     machine.make("/docker/x/train.service")
     machine.make("/system.slice/ssh.service/worker.service")

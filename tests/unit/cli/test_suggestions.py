@@ -183,6 +183,9 @@ def test_beside_a_file_that_is_there_already_a_free_name_is_found(said, tmp_path
 
 
 def test_a_log_without_a_name_is_wrong_usage(said):
-    assert said("run", "--record", "-", "--log=", "--", "tool") == (
-        2, "--log needs the name of a file", "oomtrace run --help",
+    wrong = "--log needs the name of a file"
+
+    assert said("run", "--record", "-", "--log=", "--", "tool") == (2, wrong, "oomtrace run --help")
+    assert said("run", "--record", "-", "--log", "-", "--", "tool") == (
+        2, f"{wrong} (./- for one that is called so)", "oomtrace run --help",
     )  # fmt: skip

@@ -66,7 +66,7 @@ def test_who_ended_just_before_the_cgroup_went_is_not_said_to_run_still(watch):
 
     ending, alive, notes = watch(feed, removed)
     assert (ending, alive) == (Ending.REMOVED, 0)
-    assert not any("still ran" in note for note in notes)
+    assert not any("still ran" in note or "no process was" in note for note in notes)
 
 
 def test_who_runs_when_the_watching_is_ended_is_said_to(watch):
@@ -77,3 +77,12 @@ def test_who_runs_when_the_watching_is_ended_is_said_to(watch):
     ending, alive, notes = watch(Feed(), interrupted)
     assert (ending, alive) == (Ending.STOPPED, 1)
     assert any("1 process of it still ran" in note for note in notes)
+
+
+def test_of_a_cgroup_that_nobody_was_in_that_is_said(watch, monkeypatch):
+    monkeypatch.setattr(OneProcess, "processes", lambda self, path: self._last_look())
+    looks = iter([(), (), None])
+
+    ending, alive, notes = watch(Feed(), lambda: next(looks))
+    assert (ending, alive) == (Ending.REMOVED, 0)
+    assert "no process was in that cgroup while it was watched" in notes
