@@ -23,6 +23,7 @@ QUICK = (
     "shm-full",
     "kernel-pipes",
     "already-dying",
+    "pod",
     "pidns-init",
     "hostile-names",
     "kill-9",
