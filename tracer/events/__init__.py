@@ -12,6 +12,7 @@ from tracer.events.cuda import (
     CudaTotals,
     GpuDevice,
     GpuLibrary,
+    GpuPeak,
     GpuProcess,
     GpuSample,
     GpuStatus,
@@ -151,6 +152,7 @@ AnyEvent = (
     | CodeLooked
     | GpuStatus
     | GpuSample
+    | GpuPeak
     | NumaNodes
     | LoggedXid
 )
@@ -176,6 +178,7 @@ __all__ = [
     "Event",
     "GpuDevice",
     "GpuLibrary",
+    "GpuPeak",
     "GpuProcess",
     "GpuSample",
     "GpuStatus",

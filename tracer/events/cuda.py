@@ -264,6 +264,22 @@ class GpuSample(Event, frozen=True, kw_only=True, gc=False):
     """`None`: not told."""
 
 
+class GpuPeak(Event, frozen=True, kw_only=True, gc=False):
+    """Most device memory that a process of the job ever had, kept by the driver beyond its end (NVML's accounting).
+
+    Only where an administrator had switched that on (`nvidia-smi -am 1`): oomtrace never does.
+    """
+
+    uuid: str
+    index: int
+    pid: int
+    """In the initial pid namespace."""
+    peak_bytes: int | None = None
+    started_realtime_ns: int | None = None
+    """CLOCK_REALTIME, in microseconds: when it began to use the device."""
+    running: bool = False
+
+
 class NumaNode(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One node of /sys/devices/system/node."""
 

@@ -78,10 +78,15 @@ class LoggedKill(LogEvent, frozen=True, kw_only=True, gc=False):
 
 
 class LoggedOther(LogEvent, frozen=True, kw_only=True, gc=False):
-    """Any other line of an OOM report that is worth keeping (reaper, group kill, no killable process)."""
+    """Any other line of an OOM report that is worth keeping (reaper, group kill, no killable process).
+
+    `nvrm_no_memory`: NVIDIA's driver found no memory for itself, of the device's or of the host's; it corroborates,
+    and names neither a process nor which memory it was.
+    """
 
     about: str
-    """`reaped`, `group_kill`, `no_killable`, `already_exiting`, `suppressed`, `sysrq`, `call_trace`, `report`."""
+    """`reaped`, `group_kill`, `no_killable`, `already_exiting`, `suppressed`, `sysrq`, `call_trace`, `report`,
+    `nvrm_no_memory`."""
 
 
 class LoggedXid(LogEvent, frozen=True, kw_only=True, gc=False):
@@ -92,9 +97,11 @@ class LoggedXid(LogEvent, frozen=True, kw_only=True, gc=False):
 
     xid: int
     pci: str | None = None
+    """`0000:08:00`: mostly without the function, which `GpuDevice.pci` has."""
     pid: int | None = None
     """In the initial pid namespace."""
     comm: str | None = None
+    """`None`: not told, or it could be read in two ways."""
 
 
 class LogGap(LogEvent, frozen=True, kw_only=True, gc=False):

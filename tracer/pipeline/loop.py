@@ -95,6 +95,7 @@ class Recorder:
         quiet_since_ns = time.monotonic_ns()
         self.watch.read_all()
         self.watch.inspection.hurry()
+        self.watch.gpu.hurry()
         with selectors.DefaultSelector() as selector:
             for what, fd, _ in self.watch.readers():
                 if not self.journal.gave_up(what):
@@ -105,7 +106,8 @@ class Recorder:
                 now_ns = time.monotonic_ns()
                 quiet_since_ns = now_ns if came else quiet_since_ns
                 enough_ns = QUIET_WITH_SURVIVORS_NS if len(self.watch.members) else QUIET_NS
-                dry = now_ns - quiet_since_ns >= enough_ns and self._inspector.idle() and not self.watch.pending()
+                idle = self._inspector.idle() and self.watch.gpu.idle()
+                dry = now_ns - quiet_since_ns >= enough_ns and idle and not self.watch.pending()
                 patience_ns = GRACE_FOR_STACKS_NS if self.watch.naming() else GRACE_NS
                 if dry or now_ns - ended_ns >= patience_ns:
                     return

@@ -12,9 +12,11 @@ from tracer.kernel.symbols import why_hidden
 from tracer.pipeline.ports import Sources
 from tracer.pipeline.translation import PidTable, TranslatedKernel, TranslatedProcesses
 from tracer.sources.cgroups import CgroupSource
+from tracer.sources.gpu import GpuSource, GpuUnavailable
 from tracer.sources.kmsg import KernelLogSource, KernelLogUnreadable
 from tracer.sources.live import LiveSource, events_h_digest
 from tracer.sources.namespaces import read_namespaces
+from tracer.sources.numa import read_numa_nodes
 from tracer.sources.pressure import read_pressure, read_vmstat
 from tracer.sources.processes import ProcessSource
 
@@ -107,6 +109,7 @@ def open_sources(*, need_kernel: bool = False) -> Iterator[Sources]:
     differ = bool(here.own_pids) and here.proc_above == 0
     pids = PidTable() if kernel is not None and differ else None
     translated = kernel is not None and (pids is not None or here.own_clocks)
+    gpu = GpuSource.open()
     try:
         yield Sources(
             processes=processes if pids is None else TranslatedProcesses(processes, pids),
@@ -120,8 +123,13 @@ def open_sources(*, need_kernel: bool = False) -> Iterator[Sources]:
             glimpses=glimpses,
             log=None if isinstance(log, KernelLogUnreadable) else log,
             why_no_log=log.why if isinstance(log, KernelLogUnreadable) else None,
+            gpu=None if isinstance(gpu, GpuUnavailable) else gpu,
+            no_gpu=gpu if isinstance(gpu, GpuUnavailable) else None,
+            nodes=read_numa_nodes(),
         )
     finally:
+        if not isinstance(gpu, GpuUnavailable):
+            gpu.close()
         for feed in (kernel, glimpses):
             if feed is not None:
                 feed.close()

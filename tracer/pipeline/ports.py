@@ -8,8 +8,10 @@ from typing import Protocol
 from tracer.events import (
     AnyEvent,
     CgroupSample,
+    GpuStatus,
     LogEvent,
     Losses,
+    NumaNodes,
     PressureSample,
     ProcessLooked,
     ProcessSample,
@@ -18,6 +20,7 @@ from tracer.events import (
     TmpfsSample,
     VmstatSample,
 )
+from tracer.sources.gpu import Answer, GpuUnavailable
 from tracer.sources.namespaces import INITIAL, Namespaces
 
 Reader = tuple[str, int, Callable[[], int]]
@@ -161,6 +164,35 @@ class Host(Protocol):
     def vmstat(self) -> VmstatSample | None: ...
 
 
+class Gpu(Protocol):
+    """Whoever asks NVML: each question is answered once, some time or never."""
+
+    @property
+    def busy(self) -> bool:
+        """An answer is owed."""
+        ...
+
+    @property
+    def ended(self) -> bool:
+        """No answer will come any more."""
+        ...
+
+    @property
+    def overdue(self) -> bool:
+        """An answer is owed for so long that nobody should wait for it."""
+        ...
+
+    def fileno(self) -> int: ...
+
+    def sample(self) -> None: ...
+
+    def peaks(self, pids: Iterable[int]) -> None: ...
+
+    def read(self) -> Sequence[Answer]: ...
+
+    def late(self, now_ns: int) -> GpuStatus | None: ...
+
+
 class PidTable(Protocol):
     """Pids in two namespaces."""
 
@@ -187,3 +219,8 @@ class Sources:
     """Where we live: whose pids and clocks ours are."""
     pids: PidTable | None = None
     """Which pid of ours is which of the kernel's, where they differ."""
+    gpu: Gpu | None = None
+    no_gpu: GpuUnavailable | None = None
+    """Why there is none to ask."""
+    nodes: NumaNodes | None = None
+    """Where the machine's memory lies."""

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 
 from tracer.events import (
     Armed,
+    CallWhy,
+    CudaCall,
     Disarmed,
     Event,
     HookStatus,
@@ -22,6 +24,7 @@ from tracer.events import (
 )
 from tracer.pipeline.clocks import clock_now, cost_now
 from tracer.pipeline.foreign import ForeignSignals, is_foreign
+from tracer.pipeline.gpu import GpuWatch
 from tracer.pipeline.helper import Helper
 from tracer.pipeline.inspection import Inspection
 from tracer.pipeline.journal import Journal
@@ -42,6 +45,7 @@ class Watch:
     def __init__(self, sources: Sources, journal: Journal, inspector: Helper) -> None:
         self.members = Members()
         self.sampler = Sampler(sources, journal, self.members)
+        self.gpu = GpuWatch(sources, journal)
         self.inspection = Inspection(sources.processes, journal, inspector, self.members)
         self.own_tgid = os.getpid()
         """What the kernel calls us."""
@@ -73,6 +77,9 @@ class Watch:
         if kernel is not None:
             took_ns, transport = kernel.start_to_armed_ns, kernel.transport
             self._journal.append(Armed(ts_ns=now_ns, source="tracer", start_to_armed_ns=took_ns, transport=transport))
+        if self._sources.nodes is not None:
+            self._journal.append(self._sources.nodes)
+        self.gpu.arm(now_ns)
 
     def disarm(self) -> None:
         """Say that all was read until now."""
@@ -87,7 +94,7 @@ class Watch:
             readers.append(("the ring buffer", ring.fileno(), self._read_kernel))
         if log is not None:
             readers.append(("the kernel log", log.fileno(), self._read_log))
-        return [*readers, *self.more_readers]
+        return [*readers, *self.gpu.readers(), *self.more_readers]
 
     def read_all(self) -> int:
         """Read what is there, whether or not it was announced; how many events came."""
@@ -101,6 +108,10 @@ class Watch:
         self.inspection.at(event, self.members.apply(event), self.own_tgid)
         if isinstance(event, ProcessExited):
             self._journal.forget(process_id(event.tgid, event.start_ns))
+            self.gpu.at_exit(event)
+        elif isinstance(event, CudaCall):
+            if event.why == CallWhy.FAILED:
+                self.gpu.at_failure(time.monotonic_ns())
         elif isinstance(event, LogGap):
             self._losses.missed(event)
         elif isinstance(event, OomMark | LoggedKill):
@@ -108,7 +119,7 @@ class Watch:
 
     def due_ns(self) -> int:
         """When `tick` is to be called next."""
-        due_ns = min(self.sampler.due_ns(), self._next_clock_ns)
+        due_ns = min(self.sampler.due_ns(), self._next_clock_ns, self.gpu.due_ns())
         look_ns = self.inspection.due_ns()
         due_ns = due_ns if look_ns is None else min(due_ns, look_ns)
         return min(due_ns, time.monotonic_ns() + PENDING_NS) if self.pending() else due_ns
@@ -128,6 +139,7 @@ class Watch:
         if self.pending():
             self._read_kernel()
         self.inspection.tick(now_ns)
+        self.gpu.tick(now_ns)
         if now_ns >= self.sampler.due_ns():
             for member in self.sampler.tick(now_ns):
                 self.inspection.look(member)
@@ -167,6 +179,7 @@ class Watch:
         if self._foreign.left_out:
             self._journal.note(f"{self._foreign.left_out} signals between processes outside the job were not recorded")
         self._record_clock()
+        self.gpu.finish(time.monotonic_ns())
         self.inspection.finish()
 
     def _read_kernel(self) -> int:
@@ -194,6 +207,7 @@ class Watch:
             ours = ours or (isinstance(event, ProcessForked) and process_id(event.tgid, event.start_ns) in marks)
         if marks:
             self._journal.secure()
+            self.gpu.at_failure(time.monotonic_ns())
             self.sampler.at_mark(time.monotonic_ns(), ours=ours)
         elif any(_is_evidence(event) for event in events):
             self._journal.flush()

@@ -3,7 +3,7 @@
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from tracer.events import PressureSample, VmstatSample
 from tracer.pseudofiles import read_bytes
@@ -26,11 +26,26 @@ def read_pressure(proc_root: str = "/proc", *, clock: Callable[[], int] = time.m
         shmem_bytes=meminfo.get("Shmem"),
         swap_total_bytes=meminfo.get("SwapTotal"),
         swap_free_bytes=meminfo.get("SwapFree"),
+        anon_bytes=meminfo.get("AnonPages"),
+        cached_bytes=meminfo.get("Cached"),
+        buffers_bytes=meminfo.get("Buffers"),
+        slab_bytes=meminfo.get("Slab"),
+        kernel_stack_bytes=meminfo.get("KernelStack"),
+        page_tables_bytes=_sum(meminfo, "PageTables", "SecPageTables"),
+        percpu_bytes=meminfo.get("Percpu"),
+        vmalloc_bytes=meminfo.get("VmallocUsed"),
+        hugetlb_bytes=meminfo.get("Hugetlb"),
         psi_some_avg10=psi.get("some", none)[0],
         psi_full_avg10=psi.get("full", none)[0],
         psi_some_total_us=psi.get("some", none)[1],
         psi_full_total_us=psi.get("full", none)[1],
     )
+
+
+def _sum(meminfo: Mapping[str, int], name: str, newer: str) -> int | None:
+    """Of two lines, the second of which older kernels do not have."""
+    value = meminfo.get(name)
+    return None if value is None else value + meminfo.get(newer, 0)
 
 
 def read_psi(path: str) -> dict[str, tuple[float, int]]:

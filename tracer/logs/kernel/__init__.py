@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The text of the kernel's OOM reports: one log record in, one event out, or nothing. Pure.
+"""The text of the kernel's OOM reports, and of NVIDIA's driver: one log record in, one event out, or nothing. Pure.
 
 What stands before the text (syslog, journald, `dmesg -T`) is stripped elsewhere: a reader of some
 format yields bare texts, and all of them come through `parse_record`. Each family of lines has a
@@ -12,7 +12,7 @@ known by its fixed start and its fixed end, and what several readings would expl
 from collections.abc import Callable
 
 from tracer.events import LogEvent, Source
-from tracer.logs.kernel import decision, invocation, kill, other, usage
+from tracer.logs.kernel import decision, invocation, kill, other, usage, xid
 from tracer.logs.kernel.shape import Stamp, bare
 
 _FAMILIES: tuple[Callable[[str, Stamp], LogEvent | None], ...] = (
@@ -20,6 +20,7 @@ _FAMILIES: tuple[Callable[[str, Stamp], LogEvent | None], ...] = (
     usage.parse,
     decision.parse,
     kill.parse,
+    xid.parse,
     other.parse,
 )
 
@@ -33,7 +34,7 @@ def parse_record(
     trusted: bool = False,
     source: Source = "text",
 ) -> LogEvent | None:
-    """The event in the text of one record, which may have several lines; `None`: not of an OOM report.
+    """The event in the text of one record, which may have several lines; `None`: nothing of all this.
 
     The text comes without any prefix; from /dev/kmsg with its escapes, which are undone in names.
     `trusted` says that user space could not have written the record.

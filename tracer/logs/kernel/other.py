@@ -37,6 +37,8 @@ _LINES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             "call_trace",
             rf"\s*(?:\[<[0-9a-f]+>\] )?(?:{_FRAMES})(?:\.[a-z0-9.]+)?\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[\w+\])?",
         ),
+        # The driver found no memory for itself, of the device's or of the host's. CUDA's own failures print nothing.
+        ("nvrm_no_memory", r"NVRM: .*\[NV_ERR_NO_MEMORY\].*"),
         (
             "report",
             (
