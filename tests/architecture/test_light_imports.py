@@ -8,7 +8,7 @@ import pytest
 
 from tests.architecture.checkout import ROOT
 
-HEAVY = ("bcc", "rich", "jinja2", "asyncio", "pydantic", "shtab", "difflib")
+HEAVY = ("bcc", "rich", "jinja2", "asyncio", "pydantic", "shtab", "difflib", "pynvml")
 RESIDENT = (
     "tracer.cli",
     "tracer.cli.run",

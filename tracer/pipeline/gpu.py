@@ -3,10 +3,12 @@
 
 import sys
 from collections import deque
+from collections.abc import Sequence
 
 from tracer.events import GpuSample, GpuStatus, ProcessExited
 from tracer.pipeline.journal import Journal
 from tracer.pipeline.ports import Reader, Sources
+from tracer.sources.gpu import Answer
 from tracer.units import NS_PER_MS, NS_PER_S
 
 SAMPLE_NS = NS_PER_S
@@ -90,7 +92,8 @@ class GpuWatch:
         source = self._source
         if source is None or self._given_up():
             return 0
-        answers = self._journal.attempt(WHAT, source.read, otherwise=())
+        none: Sequence[Answer] = ()
+        answers = self._journal.attempt(WHAT, source.read, otherwise=none)
         for answer in answers:
             if answer.status is not None:
                 self._record(answer.status)

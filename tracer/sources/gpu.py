@@ -136,9 +136,7 @@ class GpuSource:
         """The process says only what is new to it, and does not know that it was given up."""
         if not self._late or answer.status is not None or self._told is None:
             return answer
-        return msgspec.structs.replace(
-            answer, status=msgspec.structs.replace(self._told, ts_ns=time.monotonic_ns())
-        )
+        return msgspec.structs.replace(answer, status=msgspec.structs.replace(self._told, ts_ns=time.monotonic_ns()))
 
     def late(self, now_ns: int) -> GpuStatus | None:
         """That an answer is overdue, said once. It may still come, and is then taken."""

@@ -17,7 +17,9 @@ _TOTAL = re.compile(rb"^Node \d+ MemTotal:\s+(\d{1,16}) kB$", re.MULTILINE)
 _RANGE = re.compile(rb"(\d{1,6})(?:-(\d{1,6}))?")
 
 
-def read_numa_nodes(root: str = "/sys/devices/system/node", *, clock: Callable[[], int] = time.monotonic_ns) -> NumaNodes | None:
+def read_numa_nodes(
+    root: str = "/sys/devices/system/node", *, clock: Callable[[], int] = time.monotonic_ns
+) -> NumaNodes | None:
     """All nodes; `None`: no such folder (no CONFIG_NUMA, or sysfs is hidden), or one that cannot be read."""
     try:
         numbers = sorted(int(found[1]) for found in map(_NAME.fullmatch, os.listdir(root)) if found)

@@ -28,7 +28,8 @@ _WHYS = {
     18: "driver and library do not match (a new driver was installed, and the old one still runs)",
 }
 _GONE = frozenset((1, 9, 11, 15, 16, 28))
-"""Errors after which a device answers nothing any more: uninitialised, no driver, interrupts, lost, reset, not found."""
+"""Errors after which a device answers nothing any more: uninitialised, no driver, no interrupts, lost, to be reset,
+not found."""
 
 
 class Device:
@@ -107,7 +108,10 @@ class Asker:
         nvml, found = self._nvml, []
         for device in self._devices:
             handle = device.handle
-            if device.facts.get("mig_of") or self._attempt("", lambda h=handle: nvml.nvmlDeviceGetAccountingMode(h)) != 1:
+            if (
+                device.facts.get("mig_of")
+                or self._attempt("", lambda h=handle: nvml.nvmlDeviceGetAccountingMode(h)) != 1
+            ):
                 continue
             kept = self._attempt("", lambda h=handle: nvml.nvmlDeviceGetAccountingPids(h)) or []
             for pid in sorted(pids.intersection(kept)):

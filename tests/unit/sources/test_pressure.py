@@ -19,6 +19,26 @@ def test_the_machine_now(tmp_path):
     assert (sample.psi_some_total_us, sample.psi_full_total_us) == (12345, 99)
 
 
+def test_what_the_machines_memory_is_used_for(tmp_path):
+    (tmp_path / "meminfo").write_text(
+        "Buffers: 1 kB\nCached: 2 kB\nAnonPages: 3 kB\nSlab: 4 kB\nKernelStack: 5 kB\nPageTables: 6 kB\n"
+        "SecPageTables: 1 kB\nVmallocTotal: 9 kB\n"
+        "VmallocUsed: 8 kB\nPercpu: 9 kB\nHugePages_Free: 7\nHugetlb: 10 kB\n"
+    )
+    sample = read_pressure(str(tmp_path))
+
+    assert (sample.buffers_bytes, sample.cached_bytes, sample.anon_bytes, sample.slab_bytes) == (1024, 2048, 3072, 4096)
+    assert (sample.kernel_stack_bytes, sample.page_tables_bytes) == (5120, 7168)
+    assert (sample.vmalloc_bytes, sample.percpu_bytes, sample.hugetlb_bytes) == (8192, 9216, 10240)
+
+
+def test_what_an_older_kernel_does_not_count_is_unknown_and_not_0(tmp_path):
+    (tmp_path / "meminfo").write_text("PageTables: 6 kB\nAnonPages: 3 kB\n")
+    sample = read_pressure(str(tmp_path))
+
+    assert (sample.page_tables_bytes, sample.percpu_bytes, sample.hugetlb_bytes) == (6144, None, None)
+
+
 def test_a_kernel_without_psi_leaves_it_unknown(tmp_path):
     (tmp_path / "meminfo").write_text("MemTotal: 100 kB\n")
     sample = read_pressure(str(tmp_path))
