@@ -25,6 +25,7 @@ BREAKS = [
     ("rich", "cli/run.py", "import rich.console"),
     ("psutil", "job/launch.py", "import psutil"),
     ("shtab", "cli/helping.py", "import shtab"),
+    ("pynvml", "sources/gpu.py", "import pynvml"),
     ("pure", "verdict/judge.py", "import os"),
     ("pure", "attribution/tree.py", "from time import monotonic_ns"),
     ("pure", "logs/kernel/__init__.py", "from pathlib import Path"),

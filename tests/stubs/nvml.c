@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0
 /*
  * A libnvidia-ml.so.1 that says what a file beside it says, one "key value" a line, read anew at each call:
  *

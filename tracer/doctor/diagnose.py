@@ -6,11 +6,12 @@ import platform
 from collections.abc import Callable, Mapping
 
 from tracer import __version__
-from tracer.doctor import kernel, memory, place, remedies, rights, software, surroundings, witnesses
+from tracer.doctor import gpu, kernel, memory, place, remedies, rights, software, surroundings, witnesses
 from tracer.doctor.model import Capability, Diagnosis
 from tracer.doctor.outlook import outlook
 from tracer.doctor.reading import Places, read
 from tracer.errors import KernelUnavailable
+from tracer.events import GpuStatus
 from tracer.job.identity import find_caller
 
 
@@ -20,6 +21,7 @@ def diagnose(
     places: Places | None = None,
     try_programs: Callable[[], kernel.Tried] = kernel.try_programs,
     ask: Callable[[], software.Asked] = software.ask,
+    ask_nvml: Callable[[Places], GpuStatus] = gpu.ask,
 ) -> Diagnosis:
     """What holds here.
 
@@ -38,6 +40,7 @@ def diagnose(
         *programs,
         *witnesses.check(where, mine),
         *surroundings.check(where, mine),
+        *gpu.check(ask_nvml(where)),
         *rights.check(mine),
         *memory.check(where, mine),
         *place.check(find_caller(environ)),

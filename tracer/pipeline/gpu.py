@@ -112,7 +112,7 @@ class GpuWatch:
         source = self._source
         if source is None or source.overdue or self._given_up():
             return
-        if self._available:
+        if self._available is not False:  # not known yet: a short job shall have its sample too
             source.sample()
             if self._exited:
                 source.peaks(self._exited)

@@ -238,7 +238,7 @@ def test_one_that_never_answered_is_said_to_be_unknown():
     watch.finish(NOW_NS)
 
     [status] = book.events
-    assert (status.available, status.why_not, gpu.asked) == (False, "NVML had not answered yet", [])
+    assert (status.available, status.why_not, gpu.asked) == (False, "NVML had not answered yet", ["sample"])
 
 
 def test_without_a_driver_that_is_said_and_nothing_is_asked():
