@@ -3,7 +3,8 @@
 
 It is apart because NVML may take seconds, crash, or wait in the driver where no signal reaches it: a thread that
 does so keeps its whole process from ending, and with that the job's status from its caller. It imports none of ours,
-and pynvml nobody else does: 6 MiB of memory, and 18 where its bytecode is not cached. It only reads: no setting of a device or of its driver is ever changed.
+and pynvml nobody else does: 6 MiB of memory, and 18 where its bytecode is not cached.
+It only reads: no setting of a device or of its driver is ever changed.
 """
 
 import contextlib
