@@ -96,7 +96,7 @@ class Sampler:
         self._journal.append(ProcessGone(ts_ns=now_ns, source="proc", tgid=member.tgid, start_ns=member.start_ns))
 
     def finish(self, now_ns: int) -> None:
-        """The last round. That a count was still the same at the end is recorded as well."""
+        """The last round. That a count was still the same at the end, and who still lived, is recorded as well."""
         self._sample_reclaim(now_ns)
         self._round(now_ns, self._sample_chain(), last=True)
 
@@ -115,7 +115,7 @@ class Sampler:
             self._journal.append(vmstat)
         self._sample_shm(now_ns)
         for member in self._members:
-            self._sample_process(member, now_ns)
+            self._sample_process(member, now_ns, last=last)
         self.scans += 1
         self.longest_scan_ns = max(self.longest_scan_ns, time.monotonic_ns() - began_ns)
 
@@ -136,14 +136,15 @@ class Sampler:
         processes = self._sources.processes
         return self._journal.attempt("scanning /proc", lambda: self._members.scan(processes.table()), otherwise=[])
 
-    def _sample_process(self, member: Member, now_ns: int) -> None:
+    def _sample_process(self, member: Member, now_ns: int, *, last: bool = False) -> None:
         processes = self._sources.processes
         sample: Event | None = self._journal.attempt(
             "reading processes", lambda: processes.sample(member.tgid, member.start_ns), otherwise=None
         )
         if sample is not None:
             member.missing_since_ns = None
-            self._journal.append_changed(("process", *member.id), sample)
+            if not self._journal.append_changed(("process", *member.id), sample) and last:
+                self._journal.append(sample)
         elif self._journal.gave_up("reading processes"):
             return
         elif self._members.missing(member, now_ns, patience_ns=0 if self._scans_proc else GONE_AFTER_NS):

@@ -140,6 +140,17 @@ def test_a_process_that_is_missing_is_gone_after_a_while_and_never_called_exited
     assert len(bench.members) == 0
 
 
+def test_the_last_round_says_of_every_process_that_lives_that_it_does(watched):
+    bench = watched
+    now_ns = time.monotonic_ns()
+    for _ in range(2):
+        bench.sampler.tick(now_ns)
+    before = len(bench.notebook.of(ProcessSample))
+    bench.sampler.finish(now_ns)
+
+    assert [10] == [sample.tgid for sample in bench.notebook.of(ProcessSample)[before:]]
+
+
 def test_without_the_kernels_word_a_process_that_is_missing_is_gone_at_once(bench):
     bench.sources.processes.gone.add(10)
     bench.sampler.finish(time.monotonic_ns())
