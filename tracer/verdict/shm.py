@@ -42,6 +42,18 @@ def ran_full(story: Story, death: Death) -> Full | None:
     return Full(fill=fill, sample=sample, statement=f"the tmpfs {fill.mount_point} had {room} {when}{more}")
 
 
+def may_have_run_full(story: Story, death: Death) -> bool:
+    """Whether it is a SIGBUS as a full tmpfs gives it, and nobody looked at one because of it.
+
+    Other looks are of no use: a file that did not fit comes and goes with the process that held it.
+    """
+    signal = death.by
+    if death.signal != SIGBUS or signal is None or not _is_missing_page(signal):
+        return False
+    looks = (sample for sample in story.of(TmpfsSample) if sample.signalled_tgid == signal.tgid)
+    return not any(_is_near(sample, signal) for sample in looks)
+
+
 def _is_missing_page(signal: SignalSent) -> bool:
     # Other codes are of alignment, of a device, of a memory error.
     return signal.info == SignalInfo.POINTER and signal.code == BUS_ADRERR
@@ -49,14 +61,18 @@ def _is_missing_page(signal: SignalSent) -> bool:
 
 def _full(story: Story, signal: SignalSent) -> Iterable[tuple[TmpfsFill, TmpfsSample]]:
     for sample in story.of(TmpfsSample):
-        if not -BEFORE_NS <= sample.ts_ns - signal.ts_ns <= AFTER_NS:
+        if not _is_near(sample, signal):
             continue
-        if sample.signalled_tgid not in {None, signal.tgid}:
-            continue  # what another process saw
         for fill in sample.mounts:
             # Of a small one a page may be left, of a large one what others gave back meanwhile.
             if fill.free_bytes <= min(FULL_SHARE * fill.size_bytes, 4 * MIB):
                 yield fill, sample
+
+
+def _is_near(sample: TmpfsSample, signal: SignalSent) -> bool:
+    """Not what another process saw."""
+    near = -BEFORE_NS <= sample.ts_ns - signal.ts_ns <= AFTER_NS
+    return near and sample.signalled_tgid in {None, signal.tgid}
 
 
 def _order(fill: TmpfsFill, sample: TmpfsSample, signal: SignalSent) -> tuple[bool, bool, int]:

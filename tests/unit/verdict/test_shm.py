@@ -89,3 +89,23 @@ def test_a_sample_of_the_jobs_dev_shm_from_just_before_counts() -> None:
 )
 def test_any_other_sigbus_is_a_crash(fills: list[tuple[str, int, int]], more: dict[str, Any]) -> None:
     assert "shm_exhausted" != ended(*fills, **more).cause
+
+
+@pytest.mark.parametrize(
+    ("fills", "more", "strength"),
+    [
+        ([("/dev/shm", 64, 60)], {}, "proved"),
+        ([], {}, "likely"),
+        ([("/dev/shm", 64, 60)], {"signalled": None}, "likely"),  # what did not fit came after that, or went before
+        ([("/dev/shm", 64, 60)], {"signalled": RANK}, "likely"),
+        ([], {"code": 1}, "proved"),
+        ([], {"code": 0}, "proved"),
+        ([], {"number": 11}, "proved"),
+    ],
+)
+def test_a_crash_is_proved_to_be_no_want_of_room_only_where_somebody_looked(
+    fills: list[tuple[str, int, int]], more: dict[str, Any], strength: str
+) -> None:
+    found = ended(*fills, **more)
+
+    assert ("crash", strength) == (found.cause, found.strength)

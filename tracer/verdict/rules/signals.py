@@ -12,7 +12,7 @@ from tracer.verdict.deaths import Death, signal_name
 from tracer.verdict.incident import Case, Finding, belongs, doubt_caveats, strength
 from tracer.verdict.kills import is_kernel_kill_signal
 from tracer.verdict.model import Cause, Incident, Link, Rung, Sender, Status
-from tracer.verdict.shm import ran_full
+from tracer.verdict.shm import may_have_run_full, ran_full
 
 SIGNAL_HOOK = "signal_generate"
 HOOKED_SIGNALS = frozenset({SIGKILL, SIGTERM, SIGABRT, SIGBUS, SIGSEGV})
@@ -172,6 +172,9 @@ def _sent(case: Case, death: Death, *, unsure: bool = False) -> Link:
 
 def _not_oom(case: Case, death: Death, *, unsure: bool = False) -> Link:
     name = "not an OOM kill"
+    if may_have_run_full(case.story, death):
+        statement = "no OOM kill, but whether a tmpfs had no room was not observed"
+        return Link(link=2, name="no want of memory", status="not_observed", statement=statement)
     marked = death.exit is not None and death.exit.oom_marked
     status: Status = "present"
     if not (case.story.watched("mark_victim", SIGNAL_HOOK) and case.story.follows_job):
