@@ -63,12 +63,13 @@ class LimitKind(NamedTuple):
 def find_shortage(story: Story, kill: Kill) -> Shortage:
     """Whose limit the kill was for."""
     chain = _chain(story, kill)
-    if _by_operator(kill):
+    if _by_operator(story, kill):
         told = _constraint(story, kill)
         limit = Limit(constraint=told.name, constraint_by=told.by, chain=chain)
         statement = "an operator asked for it (sysrq-f): the host need not be out of memory"
-        rung: Rung = "bpf" if kill.mark is not None else "bpf_scalars"
-        via = _decided_by(story, kill) or ("kernel_stack",)
+        by_log = kill.frames is None and kill.decision is None
+        rung: Rung = "kernel_log" if by_log else "bpf" if kill.mark is not None else "bpf_scalars"
+        via = () if by_log else _decided_by(story, kill) or ("kernel_stack",)
         return Shortage(cause="operator_oom", status="present", statement=statement, limit=limit, rung=rung, via=via)
     constraint = _constraint(story, kill)
     if constraint.name == "CONSTRAINT_MEMCG":
@@ -80,9 +81,12 @@ def find_shortage(story: Story, kill: Kill) -> Shortage:
     return _machine(story, kill, constraint, chain)
 
 
-def _by_operator(kill: Kill) -> bool:
-    by_stack = kill.frames is not None and "moom_callback" in kill.frames
-    return by_stack or (kill.decision is not None and kill.decision.order == SYSRQ_ORDER)
+def _by_operator(story: Story, kill: Kill) -> bool | None:
+    """Whether it was asked for; `None`: nothing tells."""
+    by_stack = None if kill.frames is None else "moom_callback" in kill.frames
+    report = _report(story, kill)
+    order = kill.decision.order if kill.decision is not None else report[0].order if report else None
+    return by_stack or (by_stack if order is None else order == SYSRQ_ORDER)
 
 
 def _decided_by(story: Story, kill: Kill) -> tuple[str, ...]:
@@ -248,7 +252,8 @@ def _machine(story: Story, kill: Kill, told: LimitKind, chain: tuple[Level, ...]
     evidence = tuple(e.seq for e in (kill.decision, kill.logged_decision, pressure, *swap) if e is not None)
     return Shortage(
         cause=CAUSES[constraint],
-        status="present" if told.sure else "not_observed",
+        # Where only its words tell of a scope, these must tell that nobody asked for it as well.
+        status="present" if told.sure and _by_operator(story, kill) is False else "not_observed",
         statement=what + memory,
         limit=limit,
         evidence=evidence,
@@ -277,16 +282,24 @@ def _swap_in_report(story: Story, kill: Kill) -> tuple[LoggedSwap, ...]:
     At the kill itself: a sample may be seconds old by then, and swap is full within these. Reports do not overlap
     (oom_lock): what stands between a report's first line and its decision is its own. Empty: not to be had.
     """
-    decision = kill.logged_decision
-    last = decision.log_seq if decision is not None else None
-    if last is None:
+    report = _report(story, kill)
+    if report is None:
         return ()
-    begun = [e for e in story.of(LoggedInvocation) if e.trusted and e.log_seq is not None and e.log_seq < last]
-    if not begun or any(gap.ts_ns >= begun[-1].ts_ns for gap in story.of(LogGap)):
-        return ()  # another report's, for all that is known
-    first = begun[-1].log_seq or 0
+    first, last = report[0].log_seq or 0, report[1].log_seq or 0
     found = {e.counter: e for e in story.of(LoggedSwap) if e.trusted and first < (e.log_seq or 0) < last}
     return (found["free"], found["total"]) if found.keys() == {"free", "total"} else ()
+
+
+def _report(story: Story, kill: Kill) -> tuple[LoggedInvocation, LoggedDecision] | None:
+    """The first line of the kernel's report of this kill, and its decision."""
+    decision = kill.logged_decision
+    last = decision.log_seq if decision is not None else None
+    if decision is None or last is None:
+        return None
+    begun = [e for e in story.of(LoggedInvocation) if e.trusted and e.log_seq is not None and e.log_seq < last]
+    if not begun or any(gap.ts_ns >= begun[-1].ts_ns for gap in story.of(LogGap)):
+        return None  # another report's, for all that is known
+    return begun[-1], decision
 
 
 def _memory(pressure: PressureSample, at_ns: int) -> str:

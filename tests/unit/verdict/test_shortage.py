@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.verdict.marks import TRIGGER, VICTIM, begun, decided, marked, only
 from tests.unit.verdict.scenes import KILL_STACK, LAUNCHER, Scene, changed
-from tracer.events import Header, LoggedDecision, LoggedUsage, PressureSample
+from tracer.events import Header, LoggedDecision, LoggedInvocation, LoggedUsage, PressureSample
 from tracer.units import MIB, NS_PER_S
 from tracer.verdict.kills import find_kills
 from tracer.verdict.limit import Shortage, find_shortage
@@ -140,6 +140,28 @@ def test_an_operator_asked_for_it_by_stack_or_order(
 
     assert asked == ("operator_oom" == found.cause)
     assert not asked or "present" == found.status
+
+
+@pytest.mark.parametrize(
+    ("order", "cause", "status"),
+    [
+        (-1, "operator_oom", "present"),
+        (0, "host_oom_global", "present"),
+        (None, "host_oom_global", "not_observed"),
+    ],
+)
+def test_where_the_log_alone_tells_of_a_scope_it_must_tell_that_nobody_asked_for_it(
+    order: int | None, cause: str, status: str
+) -> None:
+    scene = killed()
+    told: dict[str, Any] = {"source": "kmsg", "trusted": True, "ts_ns": scene.now_ns}
+    if order is not None:
+        scene.add(LoggedInvocation(**told, log_seq=6, comm="x", order=order))
+    scene.add(LoggedDecision(**told, log_seq=8, constraint="CONSTRAINT_NONE", tgid=VICTIM))
+    found = shortage(scene)
+
+    assert (cause, status) == (found.cause, found.status)
+    assert cause != "operator_oom" or ("kernel_log", ()) == (found.rung, found.via)
 
 
 def test_the_owner_is_told_with_its_usage_and_the_nearest_other_limit() -> None:
