@@ -8,6 +8,7 @@ import msgspec
 from tracer.events import AnyEvent, ProcessId
 from tracer.units import NS_PER_S, format_duration
 from tracer.verdict import people, senders
+from tracer.verdict.before import as_first
 from tracer.verdict.deaths import Death
 from tracer.verdict.first import first_failure
 from tracer.verdict.incident import TRAINING_ROLES, Case, Finding
@@ -54,9 +55,8 @@ def judge(events: Iterable[AnyEvent], *, recording: str | None = None) -> Report
         if f is not primary and f.kind in {"oom", "death"} and (not set(f.ids) <= covered or _of_nobody_known(f))
     ]
     others += [f for f in stalls if f is not primary]
-    told = msgspec.structs.replace(
-        primary, incident=msgspec.structs.replace(primary.incident, collateral=tuple(collateral))
-    )
+    told = as_first(case, primary)
+    told = msgspec.structs.replace(told, incident=msgspec.structs.replace(told.incident, collateral=tuple(collateral)))
     ordered = sorted([told, *others], key=lambda f: (f.at_ns, f.ids))
     verdict = Verdict(
         primary=ordered.index(told),

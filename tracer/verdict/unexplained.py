@@ -3,7 +3,7 @@
 
 from collections.abc import Iterable
 
-from tracer.events import LoggedKill, ProcessExited, SignalSent, process_id
+from tracer.events import Armed, KernelStack, LoggedKill, OomLevel, OomMark, ProcessExited, SignalSent, process_id
 from tracer.verdict.kills import Kills, is_kernel_kill_signal
 from tracer.verdict.model import Counter, Reconciliation
 from tracer.verdict.reconcile import plural, where
@@ -13,9 +13,9 @@ from tracer.verdict.windows import LOG_WINDOW_NS
 
 def unexplained(story: Story, kills: Kills, counters: Reconciliation | None) -> tuple[str, ...]:
     """Signs of an OOM kill in the job that was not seen as one: marked exits, the log, the kernel's counters."""
-    signs = (_of_nobody_known, _marked_exits, _logged)
+    signs = (_of_nobody_known, _marked_exits, _logged, _pieces)
     found = [text for find in signs for text in find(story, kills)]
-    return tuple(dict.fromkeys([*found, *_counted(counters)]))
+    return tuple(dict.fromkeys([*found, *_counted(story, counters)]))
 
 
 def _of_nobody_known(story: Story, kills: Kills) -> Iterable[str]:
@@ -40,8 +40,22 @@ def _logged(story: Story, kills: Kills) -> Iterable[str]:
     for logged in story.of(LoggedKill):
         if not logged.trusted or logged.pid in seen:
             continue
-        if story.tree.alive_at(logged.pid, logged.ts_ns) is not None or _is_thread_of_ours(story, logged):
+        ours = story.tree.alive_at(logged.pid, logged.ts_ns) is not None or _is_thread_of_ours(story, logged)
+        # Of every kill on the machine there is a mark: one that vanished with all that was known of it may be ours.
+        if ours or (story.watched("mark_victim") and logged.ts_ns >= story.of(Armed)[0].ts_ns):
             yield f"the kernel's log says that pid {logged.pid} was killed, and that was not seen"
+
+
+def _pieces(story: Story, kills: Kills) -> Iterable[str]:
+    """What the kernel's programs tell beside a mark, where that mark is not there."""
+    if not story.watched("mark_victim"):
+        return
+    marks = {(mark.ts_ns, mark.tgid) for mark in story.of(OomMark)}
+    found = [(level.ts_ns, level.mark_tgid) for level in story.of(OomLevel)]
+    found += [(stack.mark_ts_ns, stack.tgid) for stack in story.of(KernelStack)]
+    known = {kill.id.tgid for kill in kills.kills}
+    for tgid in dict.fromkeys(tgid for ts_ns, tgid in found if (ts_ns, tgid) not in marks and tgid not in known):
+        yield f"pid {tgid} was marked by the OOM killer, and of that mark only a part was recorded"
 
 
 def _is_thread_of_ours(story: Story, logged: LoggedKill) -> bool:
@@ -54,14 +68,16 @@ def _is_thread_of_ours(story: Story, logged: LoggedKill) -> bool:
     )
 
 
-def _counted(counters: Reconciliation | None) -> Iterable[str]:
+def _counted(story: Story, counters: Reconciliation | None) -> Iterable[str]:
     """Counts that no kill explains that was seen. What was lost may have been of the job, and is no excuse."""
     found = [] if counters is None else counters.counters
     job = next((c for c in found if c.whose == "job"), None)
+    near = next((c for c in found if c.whose == "above" and c.unexplained > 0), None)
     # Without BPF the machine's count has those of others in it, and a rule of its own looks at them.
     machine = next((c for c in found if c.whose == "machine" and counters is not None and counters.watched), None)
     for counter in (job, machine):
-        if counter is None or (counter is machine and job is not None and _speaks_for_all(job)):
+        excused = job is not None and near is None and _speaks_for_all(story, job)
+        if counter is None or (counter is machine and excused):
             continue
         seen = counter.seen + counter.counted_again + counter.maybe + counter.maybe_again
         if counter.counted > seen:
@@ -69,9 +85,19 @@ def _counted(counters: Reconciliation | None) -> Iterable[str]:
             return
 
 
-def _speaks_for_all(job: Counter) -> bool:
+def _speaks_for_all(story: Story, job: Counter) -> bool:
     """Whether that count has every process of the job in it: then whatever is missing elsewhere is none of it."""
-    return job.file == "memory.events" and not job.explained_by and job.unexplained == 0
+    whole = job.file == "memory.events" and not job.explained_by and job.unexplained == 0
+    return whole and not any(_is_elsewhere(job.cgroup or "", path) for path in _cgroups(story))
+
+
+def _cgroups(story: Story) -> Iterable[str]:
+    """Where processes of the job were seen."""
+    return {seen.cgroup for member in story.tree.members.values() for seen in member.seen if seen.cgroup is not None}
+
+
+def _is_elsewhere(own: str, path: str) -> bool:
+    return path != own and not path.startswith(f"{own.rstrip('/')}/")
 
 
 def contradicted(counters: Reconciliation | None) -> tuple[str, ...]:

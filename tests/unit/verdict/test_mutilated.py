@@ -11,15 +11,19 @@ from hypothesis import given, settings, strategies as st
 
 from tests.captured import Capture, captures, recording_of
 from tests.unit.verdict.scenes import DYING_STACK, LAUNCHER, RANK, WORKERS, Scene, primary
-from tracer.events import AnyEvent, OomMark, SignalInfo
+from tracer.events import AnyEvent, JobEnded, JobStarted, OomMark, ProcessExited, ProcessForked, SignalInfo
 from tracer.units import NS_PER_MS, NS_PER_S
+from tracer.verdict.deaths import Death
 from tracer.verdict.incident import Case
 from tracer.verdict.judge import judge
 from tracer.verdict.model import Incident
+from tracer.verdict.rules import exited, signals
 from tracer.verdict.story import Story
 
 MOST_EVENTS = 300
 """Storms are judged whole elsewhere: here each example judges anew."""
+PIDS = ("tgid", "parent_tgid", "mark_tgid", "sender_tgid", "trigger_tgid", "signalled_tgid", "pid")
+"""Where an event speaks of a process."""
 KERNELS_SIGKILL = {"info": SignalInfo.PRIV, "code": 128}
 
 
@@ -31,6 +35,8 @@ class Truth(NamedTuple):
     """By the OOM killer; pid and tick of the start."""
     limits: frozenset[tuple[Any, ...]]
     others: frozenset[tuple[Any, ...]]
+    """Of every end that a signal was, and of every exit."""
+    ends: dict[int, Death]
 
 
 def known(process: Any) -> tuple[int, int] | None:
@@ -41,7 +47,8 @@ def limit(incident: Incident) -> tuple[Any, ...]:
     """Cause, and which cgroups by their last names: above them a name may be lost."""
     found = incident.limit
     names = () if found is None else tuple(c.rpartition("/")[2].rpartition("(")[2].rstrip(")") for c in found.cgroups)
-    return (incident.cause, None if found is None else found.constraint, names)
+    # What an operator asked for has no limit, whatever else the kernel says of it.
+    return (incident.cause, None if found is None or incident.cause == "operator_oom" else found.constraint, names)
 
 
 def other(incident: Incident) -> tuple[Any, ...]:
@@ -60,20 +67,43 @@ def proved(events: Sequence[AnyEvent]) -> list[Incident]:
 @cache
 def truth(capture: Capture) -> Truth:
     events = recording_of(capture)
-    kills = [kill for kill in Case(Story(events)).kills.kills if kill.status == "present"]
-    whole = proved(events)
+    case = Case(Story(events))
+    kills = [kill for kill in case.kills.kills if kill.status == "present"]
+    told = [i for i in proved(events) if not is_kill(i)]
+    # Also what is told there as collateral of something else.
+    told += [found.incident for found in signals.find(case)]
+    told += [exited.of_member(case, death).incident for death in case.deaths if not death.signal]
     return Truth(
         events,
         frozenset((kill.id.tgid, kill.start_ns // (10 * NS_PER_MS)) for kill in kills),
-        frozenset(limit(i) for i in whole if is_kill(i)),
-        frozenset(other(i) for i in whole if not is_kill(i)),
+        frozenset(limit(i) for i in proved(events) if is_kill(i)),
+        frozenset(other(i) for i in told),
+        {death.id.tgid: death for death in case.deaths},
     )
+
+
+def came_before(of: Truth, events: Sequence[AnyEvent], incident: Incident) -> list[int]:
+    """Who had been ended before a process exited or was ended by its own job, and is still spoken of."""
+    inside = incident.sender is not None and incident.sender.kind in {"launcher", "job"}
+    failed = incident.cause == "exited" and incident.exit_code not in {0, None}
+    if incident.victim is None or not (inside or failed):
+        return []
+    at_ns = of.ends[incident.victim.pid].at_ns
+    before = {pid for pid, end in of.ends.items() if end.signal and end.at_ns < at_ns}
+    if before & {pid for pid, _ in of.kills}:
+        return sorted(before)  # of these the kernel has counts
+    spoken = {getattr(event, name, None) for event in events for name in PIDS}
+    return sorted(before & spoken)
 
 
 def wrongly_proved(of: Truth, events: Sequence[AnyEvent]) -> list[str]:
     """What is proved of some events and is not so."""
     counted = [msgspec.structs.replace(event, seq=number) for number, event in enumerate(events)]
     found = []
+    verdict = judge(counted).verdict
+    first = verdict.incidents[verdict.primary]
+    if first.strength == "proved" and (pids := came_before(of, events, first)):
+        found.append(f"{first.headline}: and before that {pids}")
     for incident in proved(counted):
         if is_kill(incident):
             right = known(incident.victim) in of.kills and limit(incident) in of.limits
@@ -84,15 +114,7 @@ def wrongly_proved(of: Truth, events: Sequence[AnyEvent]) -> list[str]:
     return found
 
 
-FIRST_PROCESSES = {
-    "exit-137", "global", "hostile-names", "kill-9", "leader-gone", "memcg-leaf", "no-victim", "shared-memory-map",
-    "storm-50",
-}  # fmt: skip
-"""What happens there happens to the job's first process, or is many kills. Of a launcher that fails because of another
-one's end, its own exit alone is left, and true, where every record of that end is gone and no loss was counted."""
-small = st.sampled_from(
-    [each for each in captures() if each.name in FIRST_PROCESSES and len(recording_of(each)) <= MOST_EVENTS]
-)
+small = st.sampled_from([each for each in captures() if len(recording_of(each)) <= MOST_EVENTS])
 
 
 @given(capture=small, data=st.data())
@@ -115,6 +137,16 @@ def test_without_a_piece_of_the_recording_nothing_else_is_proved(capture: Captur
     assert wrongly_proved(of, of.events[:first] + of.events[last:]) == []
 
 
+@given(capture=small, data=st.data())
+@settings(max_examples=150, deadline=None)
+def test_without_all_that_is_told_of_a_process_nothing_else_is_proved(capture: Capture, data: st.DataObject) -> None:
+    of = truth(capture)
+    pid = data.draw(st.sampled_from(sorted({event.tgid for event in of.events if hasattr(event, "tgid")})))
+    kept = [e for e in of.events if getattr(e, "tgid", None) != pid or isinstance(e, JobStarted | JobEnded)]
+
+    assert wrongly_proved(of, kept) == []
+
+
 @given(capture=small, random=st.randoms(use_true_random=False), share=st.sampled_from([0.02, 0.2, 0.5]))
 @settings(max_examples=150, deadline=None)
 def test_without_many_events_and_with_others_twice_nothing_else_is_proved(
@@ -133,6 +165,16 @@ def test_without_the_marks_no_kill_of_the_kernels_is_called_another(capture: Cap
     of = truth(capture)
 
     assert wrongly_proved(of, [event for event in of.events if not isinstance(event, OomMark)]) == []
+
+
+@pytest.mark.parametrize("capture", [c for c in captures() if len(recording_of(c)) <= MOST_EVENTS], ids=str)
+def test_without_all_that_is_told_of_one_that_was_killed_nothing_else_is_proved(capture: Capture) -> None:
+    """Its whole life, or all but its fork, or all but its end."""
+    of = truth(capture)
+    for pid, _ in of.kills:
+        for left in ((), (ProcessForked,), (ProcessExited, JobEnded)):
+            kept = [e for e in of.events if getattr(e, "tgid", None) != pid or isinstance(e, (JobStarted, *left))]
+            assert wrongly_proved(of, kept) == []
 
 
 def test_a_thread_that_the_log_names_is_known_by_the_sigkill_to_it() -> None:

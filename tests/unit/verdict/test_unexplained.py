@@ -4,7 +4,7 @@
 import pytest
 
 from tests.unit.verdict.scenes import DYING_STACK, LAUNCHER, RANK, WORKERS, Scene, changed
-from tracer.events import AnyEvent, CgroupSample, JobStarted
+from tracer.events import AnyEvent, CgroupSample, JobStarted, OomMark, ProcessExited, SignalSent, VmstatSample
 from tracer.units import NS_PER_S
 from tracer.verdict.incident import Case
 from tracer.verdict.story import Story
@@ -51,9 +51,10 @@ def test_a_log_line_of_a_process_of_the_job_is_told_once() -> None:
     assert (f"the kernel's log says that pid {VICTIM} was killed, and that was not seen",) == doubts(scene)
 
 
-def test_a_log_line_is_not_told_if_it_is_forged_of_others_or_explained() -> None:
+def test_a_log_line_is_not_told_if_it_is_forged_or_explained() -> None:
     scene = begun()
     scene.log_kill(RANK, trusted=False)
+    scene.kill(4242)
     scene.log_kill(4242)
     scene.kill(VICTIM, tid=LAUNCHER)
     scene.log_kill(VICTIM)
@@ -116,6 +117,54 @@ def test_a_count_is_explained_by_a_kill_below_the_cgroup_or_one_whose_cgroups_ar
 
     assert ("the kernel counted 1 OOM kill in the job's cgroup, and 0 were seen",) == doubts(elsewhere)
     assert () == doubts(unknown)
+
+
+@pytest.mark.parametrize(
+    ("seen_in", "above", "told"),
+    [
+        (None, 0, False),
+        ("/run-7f3/deep/er", 0, False),
+        ("/run-7f3b", 0, True),
+        ("/other", 0, True),
+        (None, 1, True),
+    ],
+)
+def test_the_jobs_cgroup_speaks_for_all_of_it_while_nobody_is_known_to_have_left_it(
+    seen_in: str | None, above: int, *, told: bool
+) -> None:
+    """The machine counted a kill that nobody saw, and the job's own cgroup did not."""
+    scene = begun()
+    scene.seen(RANK, LAUNCHER, "python3", None, cgroup=seen_in)
+    for count in (0, 1):
+        scene.cgroup_sample(77, "/run-7f3", oom_kill=0)
+        scene.cgroup_sample(5, "/", oom_kill=count * above)
+        scene.add(VmstatSample(ts_ns=scene.now_ns, source="pressure", oom_kill=9 + count))
+        scene.pass_time(NS_PER_S)
+    scene.finish()
+
+    assert told == bool(doubts(scene))
+
+
+def test_a_log_line_of_a_stranger_is_told_where_its_mark_would_have_been_seen() -> None:
+    watched, unwatched = begun(), Scene()
+    unwatched.begin(hooks=())
+    for scene in (watched, unwatched):
+        scene.log_kill(4242)
+
+    assert 1 == len(doubts(watched))
+    assert () == doubts(unwatched)
+
+
+def test_a_part_of_a_mark_is_told_where_the_mark_is_missing() -> None:
+    scene = begun()
+    mark = scene.kill(VICTIM)
+    whole = doubts(scene)
+    alone = [event for event in scene.events if not isinstance(event, OomMark | SignalSent | ProcessExited)]
+
+    assert () == whole
+    assert (f"pid {mark.tgid} was marked by the OOM killer, and of that mark only a part was recorded",) == doubts(
+        alone
+    )
 
 
 def test_cgroups_without_an_id_or_a_count_say_nothing() -> None:
