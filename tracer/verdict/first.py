@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from tracer.events import ProcessId
 from tracer.units import NS_PER_S
 from tracer.verdict import senders
+from tracer.verdict.collateral import got_over
 from tracer.verdict.incident import TRAINING_ROLES, Case, Finding
 from tracer.verdict.rules import exited
+from tracer.verdict.windows import SOON_NS
 
-SOON_NS = 60 * NS_PER_S
-"""A job that fails of a helper's OOM kill does so within this; an older one is told, and is not its cause."""
 REPEATED_NS = 5 * NS_PER_S
 """A shell that exits with 128 + the signal of its last command does so within this."""
 ONE_BLOW_NS = 1 * NS_PER_S
@@ -30,6 +30,7 @@ def first_failure(case: Case, findings: Sequence[Finding], end: Finding) -> Find
         return ooms[0] if ooms else end
     explained = _explains_the_status(case)
     heavy = [f for f in findings if _can_have_failed_it(case, f, explained)]
+    heavy = [f for f in heavy if not _was_got_over(case, f, heavy)]
     if heavy:
         beside = [f for f in findings if f.kind == "inside" and _is_child(case, f.ids[0])]
         return _uppermost(case, [*heavy, *beside], heavy)
@@ -62,6 +63,17 @@ def _can_have_failed_it(case: Case, finding: Finding, explained: ProcessId | Non
     if finding.kind == "oom" or finding.incident.cause == "shm_exhausted":
         return end is None or end.at_ns - finding.at_ns <= SOON_NS
     return identity == explained
+
+
+def _was_got_over(case: Case, finding: Finding, heavy: Sequence[Finding]) -> bool:
+    """Whether the job had begun again when it was failed by something of another kind.
+
+    The same once more is the same failure, and its first time is told.
+    """
+    over_ns = got_over(case, finding)
+    if over_ns is None:
+        return False
+    return any(f.at_ns > over_ns and f.incident.cause != finding.incident.cause for f in heavy)
 
 
 def _explains_the_status(case: Case) -> ProcessId | None:

@@ -10,7 +10,8 @@ from tests.unit.verdict.scenes import LAUNCHER, RANK, WORKERS, Scene, primary, s
 from tracer.events import ProcessForked, SeenProgram, SenderSeen, SignalInfo
 from tracer.events.signals import PF_EXITING
 from tracer.units import NS_PER_S
-from tracer.verdict.judge import STOPPED_NS, judge
+from tracer.verdict.collateral import STOPPED_NS
+from tracer.verdict.judge import judge
 from tracer.verdict.model import Incident
 
 START = 1
