@@ -16,7 +16,7 @@ SENT_BY_CURRENT = frozenset({SI_USER, SI_QUEUE, SI_TKILL})
 KERNEL_INFO = frozenset({SignalInfo.PRIV, SignalInfo.FORCED})
 """What the kernel passes in place of a siginfo for a signal of its own."""
 
-TRACE_SIGNAL_DELIVERED = 0
+TRACE_SIGNAL_DELIVERED, TRACE_SIGNAL_IGNORED = 0, 1
 """include/trace/events/signal.h"""
 
 PF_EXITING = 0x0000_0004

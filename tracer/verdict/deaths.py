@@ -37,8 +37,13 @@ class Death(msgspec.Struct, frozen=True, kw_only=True):
     """It was dead and not yet waited for: /proc shows how it ended, and that it had by then."""
     by: SignalSent | None = None
     """The delivered signal of that number that ended it, where it was seen."""
-    terminated: SignalSent | None = None
-    """The first SIGTERM that was delivered to it, whether or not it died of that."""
+    terminations: tuple[SignalSent, ...] = ()
+    """The SIGTERMs that were delivered to it, whether or not it died of one."""
+
+    @property
+    def terminated(self) -> SignalSent | None:
+        """The first of these."""
+        return self.terminations[0] if self.terminations else None
 
     @property
     def waits_agree(self) -> bool:
@@ -101,7 +106,7 @@ def _death(member: Member, status: int, signals: Sequence[SignalSent]) -> Death:
         ended=member.ended,
         zombie=zombie,
         by=_fatal(number, delivered),
-        terminated=next((s for s in delivered if s.signal == SIGTERM), None),
+        terminations=tuple(s for s in delivered if s.signal == SIGTERM),
     )
 
 

@@ -9,6 +9,7 @@ from tracer.verdict import senders
 from tracer.verdict.collateral import got_over
 from tracer.verdict.incident import TRAINING_ROLES, Case, Finding
 from tracer.verdict.rules import exited
+from tracer.verdict.terminations import told_by_the_job
 from tracer.verdict.windows import SOON_NS
 
 REPEATED_NS = 5 * NS_PER_S
@@ -38,6 +39,7 @@ def first_failure(case: Case, findings: Sequence[Finding], end: Finding) -> Find
         return next((f for f in findings if f.ids[0] == explained), end)
     # Of its own accord: told only where nothing was done to the job, since a launcher may have got over it.
     failed = [d for d in case.deaths if d.code and d is not case.root_death and _in_training(case, d.id)]
+    failed = [d for d in failed if not told_by_the_job(case, d)]
     light = [f for f in findings if f.kind == "inside" and _has_part(case, f.ids[0])]
     light += [exited.of_member(case, d) for d in failed]
     for candidates in (ooms, light):

@@ -11,9 +11,9 @@ from tracer.events import (
     SignalSent,
     process_id,
 )
-from tracer.events.signals import SIGKILL
+from tracer.events.signals import SIGKILL, SIGTERM
 from tracer.units import MIB, NS_PER_S, format_bytes, format_duration
-from tracer.verdict import growth, people, said_rows, senders
+from tracer.verdict import growth, people, said_rows, senders, terminations
 from tracer.verdict.counters import rises
 from tracer.verdict.deaths import Death, signal_name
 from tracer.verdict.folding import folded
@@ -267,24 +267,24 @@ def _memory_text(mark: OomMark) -> str:
 
 
 def _signals(case: Case, primary: Finding, downed: set[ProcessId]) -> Iterable[Entry]:
-    """Signals that ended a process of the job, OOM kills aside, and SIGTERMs to it."""
-    deaths = [d for d in case.deaths if not _tidied_up(case, primary, d)]
-    told = {id(d.by) for d in deaths if d.by is not None} | {id(d.terminated) for d in deaths if d.terminated}
-    for signal in case.story.of(SignalSent):
-        identity = process_id(signal.tgid, signal.start_ns)
-        kill = case.kills.of(identity)
-        if id(signal) in told and (kill is None or signal.signal != SIGKILL):
+    """Signals that ended a process of the job, OOM kills aside, and every SIGTERM to one with what came of it."""
+    tidied = {d.id for d in case.deaths if _tidied_up(case, primary, d)}
+    fatal = [(d.by, d.id) for d in case.deaths if d.by is not None]
+    told = {signal.seq: (signal, who) for signal, who in (*fatal, *terminations.shown(case)) if who not in tidied}
+    for signal, identity in told.values():
+        if case.kills.of(identity) is None or signal.signal != SIGKILL:
             later = signal.ts_ns > primary.at_ns
             yield _signal(case, primary, signal, identity, collateral=later and identity in downed)
 
 
 def _signal(case: Case, primary: Finding, signal: SignalSent, identity: ProcessId, *, collateral: bool) -> Entry:
+    came = terminations.outcome(case, signal) if signal.signal == SIGTERM else ""
     return _entry(
         primary,
         signal.ts_ns,
         "signal",
         people.short(case.story, identity),
-        f"{signal_name(signal.signal)} from {senders.sender_in_short(case.story, signal)}",
+        f"{signal_name(signal.signal)} from {senders.sender_in_short(case.story, signal)}{came}",
         pid=identity.tgid,
         primary=identity in primary.ids and signal.ts_ns == primary.at_ns,
         collateral=collateral,

@@ -10,6 +10,7 @@ from tracer.verdict.counters import counts_were_read, rises
 from tracer.verdict.deaths import Death
 from tracer.verdict.incident import Case, Finding, belongs, doubt_caveats, strength
 from tracer.verdict.model import Incident, Link
+from tracer.verdict.terminations import went_on
 
 SHELL_SIGKILL = 128 + SIGKILL
 HOOKS = ("mark_victim", "signal_generate", "sched_process_fork", "sched_process_exit")
@@ -47,7 +48,7 @@ def _finding(case: Case, death: Death, kind: Literal["death", "end"]) -> Finding
             victims=(),
             exit_code=None if death.signal else death.code,
             proof=links,
-            caveats=doubt_caveats(doubts),
+            caveats=(*doubt_caveats(doubts), *went_on(case, death)),
         ),
     )
 

@@ -23,7 +23,6 @@ def find(case: Case) -> Iterable[Finding]:
     for death in case.deaths:
         if death.signal and case.kills.of(death.id) is None:
             yield _finding(case, death)
-    yield from _handled_sigterm(case)
 
 
 def _finding(case: Case, death: Death) -> Finding:
@@ -36,7 +35,7 @@ def _finding(case: Case, death: Death) -> Finding:
     cause = "inconclusive" if unsure else cause
     links = (
         _sent(case, death, unsure=unsure),
-        _not_oom(case, death, unsure=unsure) if cause != "shm_exhausted" else _no_room(case, death),
+        not_oom(case, death, unsure=unsure) if cause != "shm_exhausted" else _no_room(case, death),
         belongs(story, death.id),
         _died(death),
     )
@@ -170,7 +169,8 @@ def _sent(case: Case, death: Death, *, unsure: bool = False) -> Link:
     return link("not_observed" if unsure_who else "present", told)
 
 
-def _not_oom(case: Case, death: Death, *, unsure: bool = False) -> Link:
+def not_oom(case: Case, death: Death, *, unsure: bool = False) -> Link:
+    """Link 2 of an end by something else."""
     name = "not an OOM kill"
     if may_have_run_full(case.story, death):
         statement = "no OOM kill, but whether a tmpfs had no room was not observed"
@@ -234,51 +234,3 @@ def _died(death: Death) -> Link:
         rung=death.rung,
         via=death.via,
     )
-
-
-def _handled_sigterm(case: Case) -> Iterable[Finding]:
-    """The job got SIGTERM from outside, handled it and exited: it was stopped, it did not fail by itself."""
-    death = case.root_death
-    if death is None or death.signal or not death.failed or death.terminated is None:
-        return
-    story, signal = case.story, death.terminated
-    sent_by = senders.sender(story, signal)
-    if sent_by is None or sent_by.kind not in {"outside", "daemon", "kernel"}:
-        return
-    by_daemon = sent_by.trade == "oom_daemon"
-    links = (
-        Link(
-            link=1,
-            name="the signal",
-            status="present",
-            statement=f"SIGTERM from {senders.sender_text(story, signal)}",
-            evidence=(signal.seq,),
-            rung="bpf",
-            via=case.story.hook_names(SIGNAL_HOOK),
-        ),
-        _not_oom(case, death),
-        belongs(story, death.id),
-        Link(
-            link=4,
-            name="it ended of that",
-            status="not_observed",
-            statement=f"it exited with status {death.code} afterwards; that it did so because of the signal is likely",
-            evidence=death.evidence,
-            rung=death.rung,
-            via=death.via,
-        ),
-    )
-    incident = Incident(
-        cause="userspace_oom_daemon" if by_daemon else "sigterm",
-        strength=strength(links, ()),
-        at=story.utc(signal.ts_ns),
-        headline=f"Stopped by SIGTERM from {senders.sender_name(story, signal)}",
-        summary=f"{people.subject(story, death.id)} got SIGTERM and then exited with status {death.code}.",
-        victim=people.process(story, death.id),
-        victims=(people.process(story, death.id),),
-        sender=sent_by,
-        signal=SIGTERM,
-        exit_code=death.code,
-        proof=links,
-    )
-    yield Finding(at_ns=signal.ts_ns, ids=(death.id,), incident=incident, kind="death")
