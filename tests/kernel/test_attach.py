@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """`oomtrace attach` beside real jobs that run already: whole trees, real kills, targets that vanish, recorders."""
 
+import json
 import os
 import resource
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -17,7 +20,7 @@ from tests.kernel.running import said
 from tests.kernel.workload import MemoryCgroup
 from tests.waiting import DEADLINE_S, has_ended, wait_for
 from tracer.attribution.tree import Tree
-from tracer.events import Attached, Disarmed, JobStarted, ProcessForked
+from tracer.events import Attached, Disarmed, JobStarted, ProcessForked, TrainingLine
 from tracer.recording import read_recording
 from tracer.verdict.story import Story
 
@@ -330,3 +333,40 @@ def test_a_target_that_is_not_there_is_told_in_one_line(attach, hog):
         assert (done.returncode, done.stderr.count("\n")) == (3, 1)
         assert said_so in done.stderr
     assert list(attach.folder.iterdir()) == []
+
+
+NOBODY = 65534
+RANK = """
+import json, os, sys, time
+told = {"message": "RuntimeError: it was the data", "extraInfo": {"timestamp": str(int(time.time()))}}
+while not os.path.exists("go"): time.sleep(0.02)
+path = os.environ["TORCHELASTIC_ERROR_FILE"]
+if os.access(path, os.W_OK): json.dump({"message": told}, open(path, "w"))
+sys.exit(1)
+"""
+
+
+@pytest.mark.parametrize("owner, told", [(NOBODY, 1), (0, 0)])
+def test_what_a_rank_left_in_its_error_file_is_read_with_its_own_rights(attach, tmp_path, owner, told):
+    folder = Path(tempfile.mkdtemp(prefix="oomtrace-"))  # where another user may look as well
+    folder.chmod(0o755)
+    secret = json.dumps({"message": {"message": "RuntimeError: it was the data", "extraInfo": {"timestamp": "1"}}})
+    (folder / "error.json").write_text(secret if owner == 0 else "")
+    (folder / "error.json").chmod(0o600)
+    os.chown(folder / "error.json", owner, owner)
+    environ = {"TORCHELASTIC_ERROR_FILE": str(folder / "error.json"), "RANK": "3", "PATH": os.environ["PATH"]}
+    rank = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", RANK], env=environ, cwd=folder, user=NOBODY, group=NOBODY, extra_groups=[]
+    )
+    try:
+        process = attach.start("--pid", rank.pid)
+        wait_for(lambda: b"TORCHELASTIC_ERROR_FILE" in attach.path.read_bytes(), "it to be looked at")
+        (folder / "go").touch()
+        assert rank.wait(DEADLINE_S) == 1
+        run = attach.finish(process)
+    finally:
+        rank.kill()
+        shutil.rmtree(folder)
+
+    lines = [one for one in run.events(TrainingLine) if one.stream == "error_file"]
+    assert [("RuntimeError: it was the data", 3)] * told == [(one.text, one.rank) for one in lines]

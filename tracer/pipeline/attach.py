@@ -14,11 +14,13 @@ from dataclasses import dataclass, field, replace
 from tracer.events import JobStarted, process_id
 from tracer.job.launch import shun_oom_killer
 from tracer.job.signals import ENDING, STOPPING, SignalInbox
+from tracer.pipeline.error_files import ErrorFiles
 from tracer.pipeline.finding import Finder
 from tracer.pipeline.loop import Recorder
 from tracer.pipeline.ports import Row, Sources
 from tracer.pipeline.table import id_of, stands_below, tops_of
 from tracer.recording import RecordingWriter
+from tracer.sources.error_file import reader_for
 from tracer.units import NS_PER_MS
 
 LOOK_NS = 250 * NS_PER_MS
@@ -76,6 +78,10 @@ class AttachedPipeline:
         self._not_ours = {os.getpid(), *attachment.not_ours}
         self._finder = Finder(sources, self._journal, self._watch, self._not_ours)
         self._watch.members.not_ours = self._not_ours
+        # Nobody started the job for us: each file is read with the rights of the process whose it is.
+        self._watch.inspection.error_files = ErrorFiles(
+            lambda seen: reader_for(seen.tgid, seen.start_ns), self._recorder.inspect
+        )
         self._cgroup_id: int | None = None
         self._ending: Ending | None = None
         self._next_look_ns = 0

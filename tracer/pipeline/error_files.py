@@ -14,10 +14,15 @@ MAX_FILES = 1024
 
 
 class ErrorFiles:
-    """Files that ranks may leave behind. A rank's workers have its environment, and so its file's name."""
+    """Files that ranks may leave behind. A rank's workers have its environment, and so its file's name.
 
-    def __init__(self, reader: UserReader, submit: Callable[[Work], None]) -> None:
-        self._reader = reader
+    Args:
+        reader_for: with whose rights a process's file is read; asked while it lives. `None`: it is not read.
+    """
+
+    def __init__(self, reader_for: Callable[[ProcessSeen], UserReader | None], submit: Callable[[Work], None]) -> None:
+        self._reader_for = reader_for
+        self._reader: dict[str, UserReader | None] = {}
         self._submit = submit
         self._owner: dict[str, ProcessSeen] = {}
         self._path: dict[ProcessId, str] = {}
@@ -34,6 +39,7 @@ class ErrorFiles:
             return
         if known is None or event.start_ns < known.start_ns:
             self._owner[path] = event
+            self._reader[path] = self._reader_for(event)
         self._path[process_id(event.tgid, event.start_ns)] = path
 
     def ended(self, event: ProcessExited) -> None:
@@ -55,8 +61,9 @@ class ErrorFiles:
         return new
 
     def _look(self, path: str) -> None:
-        owner, reader = self._owner[path], self._reader
-        self._submit(lambda: _line(path, owner, reader))
+        owner, reader = self._owner[path], self._reader[path]
+        if reader is not None:
+            self._submit(lambda: _line(path, owner, reader))
 
 
 def _line(path: str, owner: ProcessSeen, reader: UserReader) -> Event | None:

@@ -116,7 +116,7 @@ class Pipeline:
     def _hold(self) -> Job:
         tee, caller = self._plan.tee, self._plan.caller
         reader = UserReader(caller.uid, caller.gid, caller.groups)
-        self._watch.inspection.error_files = ErrorFiles(reader, self._recorder.inspect)
+        self._watch.inspection.error_files = ErrorFiles(lambda _: reader, self._recorder.inspect)
         if tee is None:
             return hold(self._plan.argv, caller)
         try:

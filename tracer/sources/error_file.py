@@ -8,7 +8,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tracer.events import process_id
 from tracer.logs.training.error_file import MAX_BYTES, ErrorFile, parse_error_file
+from tracer.pseudofiles import read_bytes
+from tracer.sources.procfs import read_stat
 from tracer.units import NS_PER_S
 
 PATIENCE_S = 1.5
@@ -51,6 +54,36 @@ class UserReader:
         except (OSError, ValueError, subprocess.SubprocessError):
             return None
         return done.stdout if done.returncode == 0 and done.stdout else None
+
+
+def reader_for(tgid: int, start_ns: int, proc_root: str = "/proc") -> UserReader | None:
+    """Reads with the rights of the user whose process this is, and not of a set-uid program that it runs.
+
+    `None`: it is gone, it has files of its own (a container, a chroot), or that user's rights are not ours to take.
+    """
+    try:
+        elsewhere = any(
+            os.readlink(f"{proc_root}/{tgid}/{name}") != os.readlink(f"{proc_root}/self/{name}")
+            for name in ("ns/mnt", "root")
+        )
+        ids = _ids(read_bytes(f"{proc_root}/{tgid}/status") or b"")
+    except OSError:
+        return None
+    stat = read_stat(proc_root, tgid)
+    if elsewhere or ids is None or stat is None or process_id(tgid, stat.start_ns) != process_id(tgid, start_ns):
+        return None
+    uid, gid, groups = ids
+    return UserReader(uid, gid, groups) if os.geteuid() in {0, uid} else None
+
+
+def _ids(status: bytes) -> tuple[int, int, tuple[int, ...]] | None:
+    """Real user, real group and the other groups."""
+    lines = dict(line.split(b":", 1) for line in status.splitlines() if b":" in line)
+    try:
+        uid, gid = (int(lines[name].split()[0]) for name in (b"Uid", b"Gid"))
+        return uid, gid, tuple(int(group) for group in lines[b"Groups"].split())
+    except (KeyError, IndexError, ValueError):
+        return None
 
 
 def read_error_file(path: str, reader: UserReader) -> tuple[ErrorFile, int] | None:

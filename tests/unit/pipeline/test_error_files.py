@@ -27,14 +27,15 @@ def files():
         if line is not None and found.take(line):
             lines.append(line)
 
-    found = ErrorFiles(UserReader(os.getuid(), os.getgid(), tuple(os.getgroups())), submit)
+    ours = UserReader(os.getuid(), os.getgid(), tuple(os.getgroups()))
+    found = ErrorFiles(lambda seen: None if seen.comm == "stranger" else ours, submit)
     found.lines = lines
     return found
 
 
-def seen(pid, environ, start_ns=None):
+def seen(pid, environ, start_ns=None, comm="x"):
     start_ns = pid * 10_000_000 if start_ns is None else start_ns
-    return ProcessSeen(ts_ns=1, source="proc", start_ns=start_ns, tgid=pid, parent_tgid=1, comm="x", environ=environ)
+    return ProcessSeen(ts_ns=1, source="proc", start_ns=start_ns, tgid=pid, parent_tgid=1, comm=comm, environ=environ)
 
 
 def exited(pid, status=1 << 8):
@@ -91,6 +92,15 @@ def test_of_one_whose_end_was_not_seen_it_is_read_at_the_end(files, path):
 @pytest.mark.parametrize("environ", [None, {}, {ERROR_FILE: ""}, {ERROR_FILE: "/" + "x" * 255}], ids=range(4))
 def test_without_a_whole_name_nothing_is_read(files, environ):
     files.seen(seen(10, environ))
+    files.ended(exited(10))
+    files.hurry()
+
+    assert files.lines == []
+
+
+def test_where_nobodys_rights_are_to_be_had_nothing_is_read(files, path):
+    files.seen(seen(10, {ERROR_FILE: path}, comm="stranger"))
+    write(path)
     files.ended(exited(10))
     files.hurry()
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tracer.sources import error_file
-from tracer.sources.error_file import UserReader, read_error_file
+from tracer.sources.error_file import UserReader, read_error_file, reader_for
+from tracer.sources.procfs import read_stat
 
 OURS = UserReader(os.getuid(), os.getgid(), tuple(os.getgroups()))
 
@@ -77,3 +78,64 @@ def test_root_reads_it_with_the_callers_rights_alone():
         assert os.geteuid() == 0
     finally:
         shutil.rmtree(folder)
+
+
+UID, GID = 1234, 1235
+
+
+@pytest.fixture
+def proc(tmp_path):
+    """A small /proc with us and a process 10 that started at tick 500."""
+
+    def make(*, uids=(UID, 0, 0, 0), mount="mnt:[1]", root="/", tick=500, groups="1235 7 "):
+        for pid, mnt, top in (("self", "mnt:[1]", "/"), ("10", mount, root)):
+            folder = tmp_path / "proc" / pid
+            (folder / "ns").mkdir(parents=True)
+            os.symlink(mnt, folder / "ns" / "mnt")
+            os.symlink(top, folder / "root")
+        numbers = "\t".join(map(str, uids))
+        gids = "\t".join([str(GID)] * 4)
+        (folder / "status").write_text(f"Name:\tx\nUid:\t{numbers}\nGid:\t{gids}\nGroups:\t{groups}\n")
+        rest = ["S", "1", "10", "10", *["0"] * 15, str(tick), *["0"] * 31]
+        (folder / "stat").write_text(f"10 (x) {' '.join(rest)}")
+        return str(tmp_path / "proc")
+
+    return make
+
+
+START_NS = 500 * 10_000_000
+
+
+def test_a_process_is_read_for_with_the_rights_of_its_user_and_not_of_a_set_uid_program(proc, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+
+    assert reader_for(10, START_NS + 5, proc()) == UserReader(UID, GID, (1235, 7))
+
+
+@pytest.mark.parametrize(
+    "about",
+    [{"mount": "mnt:[2]"}, {"root": "/srv/jail"}, {"tick": 501}, {"uids": ("x",)}, {"uids": ()}, {"groups": "a"}],
+    ids=str,
+)
+def test_files_of_a_container_and_of_whoever_has_the_pid_later_are_not_read(proc, monkeypatch, about):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+
+    assert reader_for(10, START_NS, proc(**about)) is None
+
+
+@pytest.mark.parametrize("own, allowed", [(0, True), (UID, True), (UID + 1, False)])
+def test_nobody_but_root_reads_for_another(proc, monkeypatch, own, allowed):
+    monkeypatch.setattr(os, "geteuid", lambda: own)
+
+    assert allowed == (reader_for(10, START_NS, proc()) is not None)
+
+
+def test_of_a_process_that_is_gone_there_are_no_rights(tmp_path):
+    assert reader_for(10, START_NS, str(tmp_path)) is None
+
+
+def test_we_read_for_ourselves():
+    stat = read_stat("/proc", os.getpid())
+    found = reader_for(os.getpid(), stat.start_ns)
+
+    assert (found.uid, found.gid, set(found.groups)) == (os.getuid(), os.getgid(), set(os.getgroups()))
