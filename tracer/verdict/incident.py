@@ -91,6 +91,16 @@ def doubt_caveats(doubts: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"Not proved: {doubt}." for doubt in doubts)
 
 
+def said_too(case: Case, death: Death) -> str:
+    """To stand behind how a process ended: that the training log says so as well. It proves nothing."""
+    return case.said.echo(death.id, signal=death.signal, code=death.code, at_ns=death.at_ns)
+
+
+def said_otherwise(case: Case, death: Death) -> tuple[str, ...]:
+    """As caveats: that the training log has another end of it."""
+    return tuple(case.said.otherwise(death.id, signal=death.signal, code=death.code, at_ns=death.at_ns))
+
+
 def belongs(story: Story, identity: ProcessId, name: str = "it is yours") -> Link:
     """Link 3: its place in the tree as recorded at fork."""
     line = lineage(story, identity)

@@ -4,7 +4,7 @@
 A line is written by anyone who likes. It corroborates what was proved without it; no link of a proof rests on one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from tracer.attribution.tree import Member
@@ -18,6 +18,7 @@ OF_A_DEATH = frozenset({
 """Lines that say how a process ended which they name."""
 SOON_NS = 120 * NS_PER_S
 """So long after an end a line about it may come: a rank may be busy before it looks after its workers."""
+QUOTED_CHARS = 100
 _CLOCK_SLACK_NS = NS_PER_S
 
 
@@ -54,11 +55,24 @@ class Said:
 
     def agrees(self, identity: ProcessId, *, signal: int, at_ns: int) -> TrainingLine | None:
         """The first line that says that this process ended by this signal, at a time when it may be meant."""
+        return next((line for line in self._of_its_end(identity, at_ns) if line.signal == signal), None)
+
+    def echo(self, identity: ProcessId, *, signal: int = 0, code: int = 0, at_ns: int) -> str:
+        """To stand behind a statement of how it ended: what the log says of that as well, if it does."""
+        line = next((one for one in self._of_its_end(identity, at_ns) if _agrees(one, signal, code)), None)
+        return "" if line is None else f"; the training log says so too: {_quoted(line)}"
+
+    def otherwise(self, identity: ProcessId, *, signal: int = 0, code: int = 0, at_ns: int) -> Iterable[str]:
+        """A caveat, where the log says that it ended in another way and nowhere that it ended in this one."""
+        told = [one for one in self._of_its_end(identity, at_ns) if one.signal is not None or one.exit_code is not None]
+        if told and not any(_agrees(one, signal, code) for one in told):
+            yield f"The training log says otherwise of pid {identity.tgid}: {_quoted(told[0])}."
+
+    def _of_its_end(self, identity: ProcessId, at_ns: int) -> Iterable[TrainingLine]:
+        """Lines that say how this process ended, at a time when it may be meant."""
         for line in self.about(identity):
-            in_time = -_CLOCK_SLACK_NS <= line.ts_ns - at_ns <= SOON_NS
-            if line.about in OF_A_DEATH and line.signal == signal and in_time:
-                return line
-        return None
+            if line.about in OF_A_DEATH and -_CLOCK_SLACK_NS <= line.ts_ns - at_ns <= SOON_NS:
+                yield line
 
     def progress_before(self, at_ns: int) -> TrainingLine | None:
         """The last epoch or step that was told before a moment."""
@@ -90,6 +104,18 @@ class Said:
 def writer(line: TrainingLine) -> ProcessId | None:
     """Whose error file it was."""
     return None if line.tgid is None or line.start_ns is None else process_id(line.tgid, line.start_ns)
+
+
+def _agrees(line: TrainingLine, signal: int, code: int) -> bool:
+    """Launchers tell a signal as a negative status, shells as 128 more."""
+    if signal:
+        return line.signal == signal or (line.signal is None and line.exit_code in {-signal, 128 + signal})
+    return line.exit_code == code
+
+
+def _quoted(line: TrainingLine) -> str:
+    text = line.text.strip()
+    return f'"{text}"' if len(text) <= QUOTED_CHARS else f'"{text[: QUOTED_CHARS - 3]}..."'
 
 
 def _pids_of(member: Member) -> tuple[int, ...]:

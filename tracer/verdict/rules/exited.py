@@ -8,7 +8,7 @@ from tracer.events.signals import SIGKILL
 from tracer.verdict import people
 from tracer.verdict.counters import counts_were_read, rises
 from tracer.verdict.deaths import Death
-from tracer.verdict.incident import Case, Finding, belongs, doubt_caveats, strength
+from tracer.verdict.incident import Case, Finding, belongs, doubt_caveats, said_otherwise, said_too, strength
 from tracer.verdict.model import Incident, Link
 from tracer.verdict.terminations import went_on
 
@@ -31,7 +31,7 @@ def of_member(case: Case, death: Death) -> Finding:
 def _finding(case: Case, death: Death, kind: Literal["death", "end"]) -> Finding:
     story = case.story
     doubts = _doubts(case, death)
-    links = (_by_itself(death), _nothing_killed(case, doubts), belongs(story, death.id), _waited(death))
+    links = (_by_itself(death), _nothing_killed(case, doubts), belongs(story, death.id), _waited(case, death))
     how = f"exited with status {death.code}" if not death.signal else f"ended by {death.status}"
     who = "The job" if kind == "end" else people.subject(story, death.id)
     return Finding(
@@ -48,7 +48,7 @@ def _finding(case: Case, death: Death, kind: Literal["death", "end"]) -> Finding
             victims=(),
             exit_code=None if death.signal else death.code,
             proof=links,
-            caveats=(*doubt_caveats(doubts), *went_on(case, death)),
+            caveats=(*doubt_caveats(doubts), *went_on(case, death), *said_otherwise(case, death)),
         ),
     )
 
@@ -134,7 +134,7 @@ def _then(case: Case) -> str:
     return f"oomtrace attached at {clock} UTC" if clock else "oomtrace attached"
 
 
-def _waited(death: Death) -> Link:
+def _waited(case: Case, death: Death) -> Link:
     name = "its status is known"
     if death.ended is None:
         statement = "seen by the kernel" if death.exit is not None else "seen in /proc, before anyone waited for it"
@@ -142,13 +142,14 @@ def _waited(death: Death) -> Link:
             link=4,
             name=name,
             status="present",
-            statement=statement,
+            statement=statement + said_too(case, death),
             evidence=death.evidence,
             rung=death.rung,
             via=death.via,
         )
     agrees = death.waits_agree
-    statement = "its parent's wait agrees" if agrees else f"its parent's wait says otherwise ({death.ended.status:#x})"
+    statement = f"its parent's wait says otherwise ({death.ended.status:#x})"
+    statement = f"its parent's wait agrees{said_too(case, death)}" if agrees else statement
     return Link(
         link=4,
         name=name,

@@ -102,6 +102,7 @@ def _finding(case: Case, shots: list[_Shot]) -> Finding:
     grown = growth.culprit(story, found, shared_bytes)
     together = growth.together(story, found, shared_bytes) if grown is None else None
     caveats = [*doubt_caveats(doubts), *shortage.caveats, *_log_disagrees(kill), *_told_to_end(case, shots)]
+    caveats += case.said.otherwise(kill.id, signal=SIGKILL, at_ns=kill.at_ns)
     if grown is not None and grown.pid not in {s.kill.id.tgid for s in shots}:
         caveats.append(f"The kernel chose {people.describe(story, kill.id)}, but it was another process that grew.")
     elif grown is None and together is not None and growth.is_flat(found, kill.id):

@@ -9,12 +9,13 @@ from tracer.events.signals import CRASH_SIGNALS, SIGABRT, SIGBUS, SIGKILL, SIGSE
 from tracer.verdict import people, senders
 from tracer.verdict.counters import counts_were_read, rises
 from tracer.verdict.deaths import Death, signal_name
-from tracer.verdict.incident import Case, Finding, belongs, doubt_caveats, strength
+from tracer.verdict.incident import Case, Finding, belongs, doubt_caveats, said_otherwise, said_too, strength
 from tracer.verdict.kills import is_kernel_kill_signal
 from tracer.verdict.model import Cause, Incident, Link, Rung, Sender, Status
 from tracer.verdict.shm import may_have_run_full, ran_full
 
 SIGNAL_HOOK = "signal_generate"
+WAIT_DIFFERS = "its parent's wait says otherwise"
 HOOKED_SIGNALS = frozenset({SIGKILL, SIGTERM, SIGABRT, SIGBUS, SIGSEGV})
 
 
@@ -37,10 +38,10 @@ def _finding(case: Case, death: Death) -> Finding:
         _sent(case, death, unsure=unsure),
         not_oom(case, death, unsure=unsure) if cause != "shm_exhausted" else _no_room(case, death),
         belongs(story, death.id),
-        _died(death),
+        _died(case, death),
     )
     sent_by = senders.sender(story, death.by) if death.by is not None else None
-    caveats = [*doubt_caveats(doubts)]
+    caveats = [*doubt_caveats(doubts), *said_otherwise(case, death)]
     if case.was_dying(death.id):
         caveats.append("The OOM killer marked it while it was already dying: that was not a kill.")
     incident = Incident(
@@ -220,10 +221,10 @@ def _counted_none(case: Case, name: str) -> Link:
     return Link(link=2, name=name, status="not_observed", statement=statement, rung="cgroup_counters")
 
 
-def _died(death: Death) -> Link:
+def _died(case: Case, death: Death) -> Link:
     waited = "; its parent's wait says the same" if death.ended is not None else ""
     status: Status = "present" if death.waits_agree else "absent"
-    statement = f"{death.status}{waited}" if death.waits_agree else "its parent's wait says otherwise"
+    statement = f"{death.status}{waited}{said_too(case, death)}" if death.waits_agree else WAIT_DIFFERS
     evidence = tuple(e.seq for e in (death.exit, death.ended, death.zombie) if e is not None)
     return Link(
         link=4,

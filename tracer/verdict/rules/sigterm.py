@@ -8,7 +8,16 @@ from tracer.events.signals import SIGTERM
 from tracer.units import format_duration
 from tracer.verdict import people, senders
 from tracer.verdict.deaths import Death
-from tracer.verdict.incident import TRAINING_ROLES, Case, Finding, belongs, doubt_caveats, strength
+from tracer.verdict.incident import (
+    TRAINING_ROLES,
+    Case,
+    Finding,
+    belongs,
+    doubt_caveats,
+    said_otherwise,
+    said_too,
+    strength,
+)
 from tracer.verdict.model import Incident, Link
 from tracer.verdict.rules.signals import SIGNAL_HOOK, not_oom
 from tracer.verdict.terminations import SHELL_SIGTERM, ended_of
@@ -33,7 +42,7 @@ def _finding(case: Case, death: Death, signal: SignalSent) -> Finding:
     sent_by = senders.sender(story, signal)
     by_daemon = sent_by is not None and sent_by.trade == "oom_daemon"
     doubts = story.doubts(signal.ts_ns, death.at_ns)
-    links = (_sent(case, signal), not_oom(case, death), belongs(story, death.id), _ended(death, signal))
+    links = (_sent(case, signal), not_oom(case, death), belongs(story, death.id), _ended(case, death, signal))
     victim = people.process(story, death.id)
     incident = Incident(
         cause="userspace_oom_daemon" if by_daemon else "sigterm",
@@ -47,7 +56,7 @@ def _finding(case: Case, death: Death, signal: SignalSent) -> Finding:
         signal=SIGTERM,
         exit_code=death.code,
         proof=links,
-        caveats=doubt_caveats(doubts),
+        caveats=(*doubt_caveats(doubts), *said_otherwise(case, death)),
     )
     return Finding(at_ns=signal.ts_ns, ids=(death.id,), incident=incident, kind="death")
 
@@ -64,7 +73,7 @@ def _sent(case: Case, signal: SignalSent) -> Link:
     )
 
 
-def _ended(death: Death, signal: SignalSent) -> Link:
+def _ended(case: Case, death: Death, signal: SignalSent) -> Link:
     """That a handler ran, and what it did, is not watched."""
     after = format_duration(death.at_ns - signal.ts_ns)
     how = "which says that it was for a SIGTERM" if death.code == SHELL_SIGTERM else "likely because of it"
@@ -72,7 +81,7 @@ def _ended(death: Death, signal: SignalSent) -> Link:
         link=4,
         name="it ended of that",
         status="not_observed",
-        statement=f"it exited with status {death.code} {after} afterwards, {how}",
+        statement=f"it exited with status {death.code} {after} afterwards, {how}{said_too(case, death)}",
         evidence=death.evidence,
         rung=death.rung,
         via=death.via,
