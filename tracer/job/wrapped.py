@@ -71,7 +71,7 @@ _DOCKER = "containerd starts the container's processes"
 _SLURM = _Launcher(
     why="slurmstepd starts the tasks",
     where="on their node",
-    instead="sudo oomtrace attach --pid PID (PID from `scontrol listpids JOBID`)",
+    instead="sudo oomtrace attach --slurm-job ID",
 )
 _CLUSTER = _Launcher(
     why="the batch system starts the job", where="on its node", instead="sudo oomtrace attach --pid PID"

@@ -57,9 +57,9 @@ def _can_have_failed_it(case: Case, finding: Finding, explained: ProcessId | Non
         by = death.by if death is not None else None
         sender = senders.sender_id(by) if by is not None else None
         # A helper that the job ended by itself is tidied up, whatever else went wrong.
-        involved = _in_training(case, identity) or identity in case.story.tree.roots
+        involved = _in_training(case, identity) or identity in case.tops
         return involved and (sender is None or not _in_training(case, sender))
-    if any(_in_training(case, one) or one in case.story.tree.roots for one in finding.ids):
+    if any(_in_training(case, one) or one in case.tops for one in finding.ids):
         return True
     end = case.root_death
     if finding.kind == "oom" or finding.incident.cause == "shm_exhausted":
@@ -89,24 +89,25 @@ def _explains_the_status(case: Case) -> ProcessId | None:
     same = [
         d
         for d in case.deaths
-        if _is_child(case, d.id)
+        if d is not end
+        and _is_child(case, d.id)
         and not _in_training(case, d.id)
         and (d.code == end.code if not d.signal else 128 + d.signal == end.code)
         and 0 <= end.at_ns - d.at_ns <= REPEATED_NS
     ]
     # One that the shell ended itself only where no other end can be meant.
-    own = [d for d in same if d.by is None or senders.sender_id(d.by) != case.story.tree.root]
+    own = [d for d in same if d.by is None or senders.sender_id(d.by) not in case.tops]
     last = next(reversed(own or same), None)
     return last.id if last is not None else None
 
 
 def _is_child(case: Case, identity: ProcessId) -> bool:
     member = case.story.tree.members.get(identity)
-    return member is not None and member.parent in case.story.tree.roots
+    return member is not None and member.parent in case.tops
 
 
 def _has_part(case: Case, identity: ProcessId) -> bool:
-    return _in_training(case, identity) or identity in case.story.tree.roots or _is_child(case, identity)
+    return _in_training(case, identity) or identity in case.tops or _is_child(case, identity)
 
 
 def _in_training(case: Case, identity: ProcessId) -> bool:

@@ -15,6 +15,7 @@ from tracer.verdict.model import Incident, Link, Reconciliation, Rung, Status, S
 from tracer.verdict.people import lineage
 from tracer.verdict.reconcile import reconcile
 from tracer.verdict.said import Said
+from tracer.verdict.steps import end_of_steps
 from tracer.verdict.story import Story
 from tracer.verdict.unexplained import contradicted, unexplained
 
@@ -36,10 +37,17 @@ class Case:
         """How this process ended, if that was seen."""
         return self._by_id.get(identity)
 
-    @property
+    @cached_property
     def root_death(self) -> Death | None:
-        """How the job ended as its parent saw it."""
-        return self.death(self.story.tree.root) if self.story.tree.root else None
+        """How the job ended as its parent saw it; where Slurm's daemons are its roots, as its script or tasks did."""
+        of_slurm = end_of_steps(self.story, self._by_id)
+        return of_slurm or (self.death(self.story.tree.root) if self.story.tree.root else None)
+
+    @cached_property
+    def tops(self) -> frozenset[ProcessId]:
+        """The roots, and what stands for the job below those."""
+        end = self.root_death
+        return frozenset(self.story.tree.roots) | ({end.id} if end is not None else set())
 
     @cached_property
     def counters(self) -> Reconciliation | None:

@@ -324,7 +324,7 @@ def _exits(case: Case, primary: Finding, downed: set[ProcessId]) -> Iterable[Ent
 
 def _worth_telling(case: Case, primary: Finding, death: Death) -> bool:
     """The root's end, and failures: of a helper only a signal, since many exit with some status by design."""
-    if death.id in case.story.tree.roots:
+    if death.id in case.tops:
         return True
     role = case.story.roles.get(death.id)
     part = role is not None and role.name in TRAINING_ROLES

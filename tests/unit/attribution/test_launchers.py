@@ -96,7 +96,7 @@ def test_deepspeed_has_a_runner_and_a_launcher_per_node() -> None:
         given = {"RANK": f"{rank}", "LOCAL_RANK": f"{rank}", "WORLD_SIZE": "2", "CROSS_RANK": "0", "LOCAL_SIZE": "2"}
         job.start(10 + rank, 5, (*TRAIN, f"--local_rank={rank}"), given)
 
-    assert {ROOT: "launcher", 5: "launcher", 10: "rank 0", 11: "rank 1"} == job.told
+    assert {ROOT: "launcher", 5: "DeepSpeed's launcher", 10: "rank 0", 11: "rank 1"} == job.told
     assert ("deepspeed", 0) == (job.roles[5].launcher, job.roles[11].node_rank)
 
 
@@ -214,7 +214,7 @@ def test_rays_actors_are_ranks_by_what_they_set_themselves() -> None:
     assert {
         ROOT: A_PROCESS,
         5: "Ray's control store",
-        6: "launcher",
+        6: "raylet",
         7: "Ray's log monitor",
         10: "rank 0",
         11: "rank 1",
@@ -243,7 +243,7 @@ def test_mpi_has_a_launcher_and_a_proxy_on_each_node() -> None:
     for rank in range(2):
         job.start(10 + rank, 5, TRAIN, {"PMI_RANK": f"{rank}", "PMI_SIZE": "2", "MPI_LOCALRANKID": f"{rank}"})
 
-    assert {ROOT: "launcher", 5: "launcher", 10: "rank 0", 11: "rank 1"} == job.told
+    assert {ROOT: "launcher", 5: "hydra_pmi_proxy", 10: "rank 0", 11: "rank 1"} == job.told
     assert (1, 2) == (job.roles[11].local_rank, job.roles[11].world_size)
 
 

@@ -7,13 +7,14 @@ import msgspec
 
 from tracer.attribution.roles.evidence import Evidence
 from tracer.attribution.roles.model import LauncherKind, Role
-from tracer.attribution.roles.names import WRAPPERS, launcher_of
+from tracer.attribution.roles.names import OWN_NAMES, WRAPPERS, launcher_of
 from tracer.attribution.roles.ranks import Made
 from tracer.attribution.roles.variables import TORCH
 from tracer.events import ProcessId
 
 STARTED_A_RANK = "started a process with a rank in its environment"
 STARTED_WHAT_BECAME_ONE = "started several processes that became ranks"
+STANDS_BETWEEN = "stands between {} and a rank"
 
 _KINDS: dict[str, LauncherKind] = {
     "OMPI_COMM_WORLD_RANK": "mpi",
@@ -39,12 +40,17 @@ def find_launchers(evidence: Mapping[ProcessId, Evidence], made: Mapping[Process
     found: dict[ProcessId, Role] = {}
     for parent, ones in started.items():
         for one in ones:
-            starter = _starter_of(evidence[one], counts, named) or evidence[parent]
+            starter, between = _starter_of(evidence[one], counts, named)
+            starter = starter or evidence[parent]
             if starter.id not in found and not _trains_itself(starter.id, made, ones, named):
                 found[starter.id] = _launcher(evidence[one], made[one], named.get(starter.id))
+            for each in between:
+                kind, name = named[starter.id]
+                found.setdefault(each.id, Role(name="launcher", known_by=STANDS_BETWEEN.format(name), launcher=kind))
     for identity, (kind, name) in named.items():
         if identity not in made or _has_a_number_of_another_kind(made[identity]):
-            found.setdefault(identity, Role(name="launcher", known_by=f"named {name}", launcher=kind))
+            role = Role(name="launcher", known_by=f"named {name}", launcher=kind, service=OWN_NAMES.get(name))
+            found.setdefault(identity, role)
     return {identity: _placed(evidence[identity], role, found) for identity, role in found.items()}
 
 
@@ -70,7 +76,12 @@ def _started(
 
 def _launcher(rank: Evidence, made: Made, named: tuple[LauncherKind, str] | None) -> Role:
     known_by = STARTED_A_RANK if made.at_exec else STARTED_WHAT_BECAME_ONE
-    return Role(name="launcher", known_by=known_by, launcher=named[0] if named else _kind(rank, made))
+    return Role(
+        name="launcher",
+        known_by=known_by,
+        launcher=named[0] if named else _kind(rank, made),
+        service=OWN_NAMES.get(named[1]) if named else None,
+    )
 
 
 def _kind(rank: Evidence, made: Made) -> LauncherKind | None:
@@ -85,14 +96,23 @@ def _kind(rank: Evidence, made: Made) -> LauncherKind | None:
     return _KINDS.get(made.numbers.variable)
 
 
-def _starter_of(one: Evidence, counts: Mapping[ProcessId, int], named: Named) -> Evidence | None:
-    """What started a rank: its parent, or the launcher that began the shells in between."""
-    above = one.parent
+def _starter_of(
+    one: Evidence, counts: Mapping[ProcessId, int], named: Named
+) -> tuple[Evidence | None, Sequence[Evidence]]:
+    """What started a rank: its parent, or the launcher above the shells in between.
+
+    And the Python processes among those: Horovod begins each rank through one, which ends the rank as well.
+    """
+    above, between = one.parent, []
     for _ in range(len(WRAPPERS)):
-        if above is None or above.member.comm not in WRAPPERS or counts.get(above.id, 0) > 1:
+        if above is None or counts.get(above.id, 0) > 1:
+            break
+        if above.kind == "spawn":
+            between.append(above)
+        elif above.member.comm not in WRAPPERS:
             break
         above = above.parent
-    return above if above is not None and above.id in named else one.parent
+    return (above, between) if above is not None and above.id in named else (one.parent, ())
 
 
 def _trains_itself(

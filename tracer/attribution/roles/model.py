@@ -42,7 +42,7 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
     below_launcher: bool = False
     """Of a launcher: another one stands above it in the tree, as srun does above torchrun."""
     service: str | None = None
-    """Of an auxiliary process: what it is, in words."""
+    """Of an auxiliary process: what it is, in words. Of a launcher that is called by its name: that name."""
     hosts: tuple[Hosted, ...] = ()
     """What runs in threads of it, and so is no process."""
 
@@ -65,6 +65,8 @@ def describe(role: Role | None, comm: str | None) -> str:
             return f"local rank {role.local_rank}"
         return "rank" if role.rank is None else f"rank {role.rank}"
     if role is not None and role.name == "launcher":
+        if role.service is not None:
+            return role.service
         return "elastic agent" if role.launcher == "torch_elastic" and role.below_launcher else "launcher"
     if role is not None and role.name in _NAMES:
         return f"{_NAMES[role.name]}{of_rank}"

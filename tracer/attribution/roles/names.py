@@ -14,6 +14,8 @@ from tracer.attribution.roles.model import LauncherKind
 
 WORKER_COMMS = frozenset({"pt_data_worker", "pt_multiprocess"})
 
+STEP_DAEMON = "slurmstepd"
+"""Starts the tasks of one step of a Slurm job on its node."""
 LAUNCHER_COMMS: dict[str, LauncherKind] = {
     "pt_elastic": "torch_elastic",
     "torchrun": "torch_elastic",
@@ -30,9 +32,13 @@ LAUNCHER_COMMS: dict[str, LauncherKind] = {
     "hydra_pmi_proxy": "mpi",
     "horovodrun": "horovod",
     "srun": "slurm",
-    "slurmstepd": "slurm",
+    STEP_DAEMON: "slurm",
     "raylet": "ray",
 }
+OWN_NAMES = {name: name for name in (STEP_DAEMON, "raylet", "hydra_pmi_proxy", "orted", "prted")} | {
+    "deepspeed.launcher.launch": "DeepSpeed's launcher",
+}
+"""Launchers that are called by their names, since another one stands above them or somebody else had started them."""
 _LAUNCHER_MODULES: dict[str, LauncherKind] = {
     "torch.distributed.run": "torch_elastic",
     "torch.distributed.launch": "torch_elastic",

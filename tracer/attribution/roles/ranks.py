@@ -7,7 +7,7 @@ import msgspec
 
 from tracer.attribution.roles import workers
 from tracer.attribution.roles.evidence import Evidence
-from tracer.attribution.roles.names import WRAPPERS, launcher_of
+from tracer.attribution.roles.names import STEP_DAEMON, WRAPPERS, launcher_of
 from tracer.attribution.roles.variables import (
     SLURM,
     Identity,
@@ -148,10 +148,7 @@ class Ranks:
             found = slurm_numbers(given)
             if found is None or one.id in self.made or one.id in above_ranks or self._is_below_a_rank(one):
                 continue
-            above = parent.exec_environ if parent is not None else None
-            if (above is None and one.id in self._tree.roots) or (
-                above is not None and above.get(SLURM.rank) != (given or {}).get(SLURM.rank)
-            ):
+            if _is_task(one, given or {}) or (parent is None and one.id in self._tree.roots):
                 text = "SLURM_PROCID of a step with several tasks"
                 self.made[one.id] = Made(known_by=text, numbers=found, at_exec=True, variables=given or {})
 
@@ -187,6 +184,17 @@ def behind_wrappers(evidence: Mapping[ProcessId, Evidence], identity_: ProcessId
             return identity_
         identity_ = following[0].id
     return identity_
+
+
+def _is_task(one: Evidence, given: Variables) -> bool:
+    """Whether Slurm started it: slurmstepd has retitled itself by then, and what exec gave it cannot be read."""
+    parent = one.parent
+    if parent is None:
+        return False
+    if STEP_DAEMON in parent.comms:
+        return True
+    above = parent.late_environ if parent.exec_environ is None else parent.exec_environ
+    return above is not None and above.get(SLURM.rank) != given.get(SLURM.rank)
 
 
 def _may_train(one: Evidence) -> bool:

@@ -24,6 +24,8 @@ HANDLED = (signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV, signal.SIGTERM)
 SAMPLES_A_SECOND = 20
 BATCH = b"b" * 4096
 FAILED = 1
+RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "HOROVOD_RANK", "SLURM_PROCID")
+"""Where launchers say which rank one is: under mpirun, srun and the like it is a rank of theirs."""
 BARRIER = "DATALOADER_BARRIER"
 """Two descriptors: to say that one has started, and to wait on."""
 
@@ -34,7 +36,7 @@ def main() -> int:
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--workers", type=int, default=4, help="per rank")
     parser.add_argument("--leaking-rank", type=int, default=0)
-    parser.add_argument("--leaking-worker", type=int, default=2, help="the one whose cache grows")
+    parser.add_argument("--leaking-worker", type=int, default=2, help="whose cache grows; -1: the rank's own")
     parser.add_argument("--rate-mib", type=int, default=60, help="how fast it grows, per second")
     parser.add_argument("--cap-mib", type=int, default=1024, help="where it stops growing")
     parser.add_argument("--dataset-mib", type=int, default=32, help="in the rank, before it forks its workers")
@@ -43,8 +45,10 @@ def main() -> int:
     parser.add_argument("--start-method", choices=("fork", "spawn", "forkserver"), default="fork", help="of workers")
     parser.add_argument("--unnamed", action="store_true", help="as PyTorch before 2.5: workers have handlers, no name")
     parser.add_argument("--steady", action="store_true", help="no leak: ends well")
+    parser.add_argument("--local_rank", help="what DeepSpeed gives to each rank, too")
     options = parser.parse_args()
-    return train(options) if "RANK" in os.environ else launch(options)
+    rank = next((os.environ[name] for name in RANKS if os.environ.get(name)), None)
+    return launch(options) if rank is None else train(int(rank), options)
 
 
 def launch(options: argparse.Namespace) -> int:
@@ -130,14 +134,15 @@ def end(ranks: "list[subprocess.Popen[bytes]]") -> None:
             rank.wait()
 
 
-def train(options: argparse.Namespace) -> int:
+def train(rank: int, options: argparse.Namespace) -> int:
     """A rank: reads batches from its workers, in the order in which they come."""
-    rank = int(os.environ["RANK"])
     dataset = bytes([rank + 1]) * (options.dataset_mib * MIB)
     workers = [start_worker(rank, number, options) for number in range(options.workers)]
     if options.unnamed:
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     pipes = {worker.read_fd: worker for worker in workers}
+    leaks = rank == options.leaking_rank and options.leaking_worker < 0 and not options.steady
+    kept: list[bytes] = []
     steps, ends_at = 0, time.monotonic() + options.seconds
     with selectors.DefaultSelector() as selector:
         for read_fd in pipes:
@@ -147,6 +152,8 @@ def train(options: argparse.Namespace) -> int:
                 if not os.read(key.fd, len(BATCH)):
                     return worker_died(pipes[key.fd])
                 steps += 1
+                if leaks and len(kept) < options.cap_mib:
+                    kept.append(bytes([1]) * MIB)
                 if steps % 100 == 0:
                     print(f"rank {rank}: step {steps}, loss {1 / (1 + steps / 100):.3f}", flush=True)
     for worker in workers:
