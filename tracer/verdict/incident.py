@@ -15,7 +15,7 @@ from tracer.verdict.model import Incident, Link, Reconciliation, Rung, Status, S
 from tracer.verdict.people import lineage
 from tracer.verdict.reconcile import reconcile
 from tracer.verdict.said import Said
-from tracer.verdict.steps import end_of_steps
+from tracer.verdict.steps import end_of_steps, own_roots
 from tracer.verdict.story import Story
 from tracer.verdict.unexplained import contradicted, unexplained
 
@@ -45,9 +45,9 @@ class Case:
 
     @cached_property
     def tops(self) -> frozenset[ProcessId]:
-        """The roots, and what stands for the job below those."""
+        """The roots that are of the job, and what stands for it below those."""
         end = self.root_death
-        return frozenset(self.story.tree.roots) | ({end.id} if end is not None else set())
+        return own_roots(self.story) | ({end.id} if end is not None else set())
 
     @cached_property
     def counters(self) -> Reconciliation | None:

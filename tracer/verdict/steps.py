@@ -28,6 +28,13 @@ def end_of_steps(story: Story, deaths: Mapping[ProcessId, Death]) -> Death | Non
     return next((death for death in ends if death.failed), ends[-1])
 
 
+def own_roots(story: Story) -> frozenset[ProcessId]:
+    """The roots, but for the step that Slurm keeps for itself: that its sleep is killed is no end of anything."""
+    return frozenset(
+        root for root in story.tree.roots if not (_is_daemon(story, root) and _step(story, root) == EXTERN)
+    )
+
+
 def _tasks(story: Story) -> Iterator[tuple[str | None, ProcessId]]:
     """What each slurmstepd among the roots has begun, with the name of its step: not what it forked for itself."""
     root = story.tree.root
@@ -37,12 +44,16 @@ def _tasks(story: Story) -> Iterator[tuple[str | None, ProcessId]]:
         member = story.tree.members.get(identity)
         if member is None or not _is_daemon(story, identity):
             continue
-        places = [place_of(seen.cgroup) for seen in member.seen if seen.cgroup is not None]
-        step = next((place.slurm_step for place in places if place is not None), None)
+        step = _step(story, identity)
         for child in member.children:
             below = story.tree.members.get(child)
             if below is not None and below.comm != STEP_DAEMON:
                 yield step, child
+
+
+def _step(story: Story, identity: ProcessId) -> str | None:
+    places = [place_of(seen.cgroup) for seen in story.tree.members[identity].seen if seen.cgroup is not None]
+    return next((place.slurm_step for place in places if place is not None), None)
 
 
 def _is_daemon(story: Story, identity: ProcessId) -> bool:
