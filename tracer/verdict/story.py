@@ -105,7 +105,10 @@ class Story:
         if self.job is None or self.job.argv is not None or self.tree.root is None:
             return None if self.job is None else self.job.argv
         root = self.tree.processes.get(self.tree.root)
-        return next((s.cmdline for s in root.seen if s.cmdline is not None), None) if root is not None else None
+        seen = next((s.cmdline for s in root.seen if s.cmdline is not None), None) if root is not None else None
+        # Who gave itself a title leaves empty arguments behind it.
+        used = [place for place, argument in enumerate(seen or (), 1) if argument]
+        return None if seen is None else seen[: max(used, default=0)]
 
     def began_at(self, started: JobStarted) -> str | None:
         """Wall time of a job's beginning; of one that ran already that of its first process."""

@@ -44,6 +44,28 @@ def test_what_a_task_starts_is_no_task_of_its_own() -> None:
     assert "a process of rank 1" == job.told[12]
 
 
+MPI = {"PMI_RANK": "1", "PMI_SIZE": "2"}
+
+
+def test_a_task_that_is_told_its_rank_through_pmi_has_its_place_from_slurm() -> None:
+    role = step(TASK | MPI).roles[10]
+
+    assert ("PMI_RANK in the environment it was started with", 1, 1, 0, 2) == (
+        role.known_by,
+        role.rank,
+        role.local_rank,
+        role.node_rank,
+        role.world_size,
+    )
+
+
+@pytest.mark.parametrize("changes", [{"SLURM_PROCID": "0"}, {"SLURM_STEP_ID": "4294967291"}, {"SLURM_NTASKS": "1"}])
+def test_a_rank_that_another_launcher_numbered_has_no_place_from_slurm(changes: dict[str, str]) -> None:
+    role = step(TASK | MPI | changes).roles[10]
+
+    assert (1, None, None, 2) == (role.rank, role.local_rank, role.node_rank, role.world_size)
+
+
 def horovod(*root: str) -> Job:
     """Each rank below a shell, which is below a Python process that the launcher began through multiprocessing."""
     job = Job(*root)

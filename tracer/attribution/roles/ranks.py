@@ -9,6 +9,7 @@ from tracer.attribution.roles import workers
 from tracer.attribution.roles.evidence import Evidence
 from tracer.attribution.roles.names import STEP_DAEMON, WRAPPERS, launcher_of
 from tracer.attribution.roles.variables import (
+    RANK_IDENTITY,
     SLURM,
     Identity,
     Numbers,
@@ -70,6 +71,8 @@ class Ranks:
     def _was_given(self, one: Evidence, own: Identity) -> bool:
         parent = one.parent
         above = parent.exec_environ if parent is not None else None
+        if parent is not None and STEP_DAEMON in parent.comms and own[RANK_IDENTITY.index("PMI_RANK")]:
+            return True  # what was to speak to an MPI library is set by it, for each task
         if parent is None or (above is None and parent.late_environ is None):
             return False  # an environment of the parent that cannot be read proves no difference: say less
         if above is not None and identity(above) == own:

@@ -67,11 +67,21 @@ def numbers(variables: Variables) -> Numbers:
     """Of a rank."""
     for family in FAMILIES:
         if _rank(variables.get(family.rank)) is not None:
-            return _numbers(family, variables)
+            return _with_slurms(_numbers(family, variables), variables)
     local = _numbers(TORCH, variables)
     # Lightning sets no RANK: its global rank is NODE_RANK * devices + LOCAL_RANK, and devices are not told.
     rank = local.local_rank if number(variables.get("NODE_RANK")) == 0 else None
     return msgspec.structs.replace(local, variable="LOCAL_RANK", rank=rank)
+
+
+def _with_slurms(found: Numbers, variables: Variables) -> Numbers:
+    """With what Slurm says of the same task: with PMI (srun --mpi=pmi2) it gives its rank and size alone."""
+    task = slurm_numbers(variables)
+    if task is None or not found.variable.startswith("PMI") or (task.rank, found.local_rank) != (found.rank, None):
+        return found
+    return msgspec.structs.replace(
+        found, local_rank=task.local_rank, node_rank=task.node_rank, world_size=found.world_size or task.world_size
+    )
 
 
 def slurm_numbers(variables: Variables | None) -> Numbers | None:
