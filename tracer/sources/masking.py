@@ -69,6 +69,9 @@ _ASSIGNED = re.compile(
     # NAME=VALUE, "NAME": "VALUE", environ['NAME'] = VALUE, putenv("NAME", "VALUE")
     r"\b(?P<name>[A-Za-z_][A-Za-z0-9_.-]{0,64})(?:['\"]?\]?\s{0,8}[=:]\s{0,8}|['\"]\s{0,8},\s{0,8}(?=['\"]))"
 )
+# Horovod gives a shell the whole environment of each rank in its command: `env HOROVOD_RANK=0 HOME=/home/x ... python`.
+_ENV = re.compile(r"\s{0,8}(?:exec\s{1,8})?env(?=\s)")
+_OF_ENV = re.compile(rf"(?P<before>\s{{1,8}}[A-Za-z_][A-Za-z0-9_]{{0,64}}=)(?:{_A_VALUE})?", re.DOTALL)
 _SET = re.compile(r"\b(?:setenv|set\s{1,8}-[a-z]{1,3})\s{1,8}(?P<name>[A-Za-z_][A-Za-z0-9_]{0,64})\s{1,8}")
 _FLAGGED = re.compile(r"(?<!\S)(?P<name>--?[A-Za-z][A-Za-z0-9_.-]{0,64})\s{1,8}(?!-)")
 # Programs that take a password behind a letter of their own, be it a word by itself or not.
@@ -147,9 +150,21 @@ def _masked(argument: str) -> str:
     name, equals, value = text.partition("=")
     if equals and _NAME.fullmatch(name) and _is_secret(name):
         return argument if _says_where(name, value) else f"{name}={MASK}"
-    text = mask_text(text)
+    text = mask_text(_without_environment(text))
     whole = len(argument) <= _LOOKED_AT_CHARS and len(text) <= ARGUMENT_CHARS
     return text if whole else text[:ARGUMENT_CHARS] + CUT
+
+
+def _without_environment(text: str) -> str:
+    """A command that begins with variables, without their values: those that say something are read elsewhere."""
+    begun = _ENV.match(text)
+    if begun is None:
+        return text
+    kept, at = [begun[0]], begun.end()
+    while (found := _OF_ENV.match(text, at)) is not None:
+        kept.append(found["before"] + MASK)
+        at = found.end()
+    return "".join((*kept, text[at:]))
 
 
 def mask_text(text: str) -> str:

@@ -211,3 +211,24 @@ def test_long_hostile_arguments_take_no_time():
         "a']=",
     ):
         mask_arguments([piece * (200_000 // len(piece))] * ARGUMENTS)
+
+
+@pytest.mark.parametrize("value", [SECRET, f"'a {SECRET}'", f'"a"{SECRET}', f"a\\ {SECRET}", f"'{SECRET}"])
+@pytest.mark.parametrize(
+    "command", ["env HOROVOD_RANK=0 PLACE={} HOME=/home/x python3 x.py", "exec env A={} EMPTY= x.py"]
+)
+def test_an_environment_in_a_command_is_no_way_round_the_list_of_what_may_be_read(command, value):
+    text = mask_arguments(["/bin/sh", "-c", command.format(value)])[2]
+
+    assert SECRET not in text
+    assert "/home/x" not in text
+    assert value.count("'") == 1 or text.endswith("x.py")
+
+
+@pytest.mark.parametrize("command", ["env python3 A=1", "environ A=1", "python3 env A=1", "envA=1", "env"])
+def test_a_command_without_an_environment_at_its_beginning_is_kept(command):
+    assert mask_arguments(["sh", "-c", command]) == ("sh", "-c", command)
+
+
+def test_an_environment_of_hostile_length_takes_no_time():
+    mask_arguments(["env " + "A=" * 100_000, "env" + " A='" * 50_000, "env" + " A=" * 50_000])
