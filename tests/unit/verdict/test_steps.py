@@ -124,6 +124,14 @@ def test_the_step_for_logins_that_is_killed_at_the_end_is_no_failure() -> None:
     assert "exit 0" == job_of(report)
 
 
+def test_without_a_script_the_step_for_logins_is_not_what_the_job_ended_as() -> None:
+    scene = slurm(script=False)
+    for pid in TASKS:
+        scene.exit(pid, 0)
+
+    assert "exit 0" == job_of(over(scene))
+
+
 def test_a_job_whose_own_program_is_called_slurmstepd_by_nobody_ends_as_itself() -> None:
     scene = Scene()
     scene.job()
