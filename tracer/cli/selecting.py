@@ -93,6 +93,8 @@ def find_slurm_job(text: str, cgroups: CgroupSource) -> str:
     mine = [one for one in jobs if one.place.slurm_job == job]
     if not mine:
         why = _instead(jobs, "Slurm job", lambda one: f"job {one.place.slurm_job}")
+        # Slurm makes memory cgroups where it limits memory alone (ConstrainRAMSpace in cgroup.conf).
+        why += "" if jobs else f"; if Slurm limits no memory: attach --pid PID (PID from `scontrol listpids {job}`)"
         raise InputError(f"no Slurm job {job} with a memory cgroup here: {why}")
     if step is None:
         return _only(mine, f"Slurm job {job}", cgroups)

@@ -206,6 +206,7 @@ def test_where_there_are_none_that_is_said(tmp_path: Path) -> None:
 
     assert empty.refused(container="abc").startswith("no container abc runs here: there is no container here")
     assert "there is no Slurm job here" in empty.refused(slurm_job="5")
+    assert "attach --pid PID (PID from `scontrol listpids 5`)" in empty.refused(slurm_job="5")
     assert "no memory cgroup of unit a.service" in empty.refused(unit="a")
 
 
