@@ -174,12 +174,15 @@ def _successor_ns(case: Case, member: Member, at_ns: int) -> int | None:
 
 
 def _how_downed(case: Case, root: Finding, death: Death, fell: Callable[[ProcessId], bool]) -> str | None:
-    story, victim = case.story, root.ids[0]
+    story, victim, by_itself = case.story, root.ids[0], ""
     if death.by is not None and death.signal:
         sent_by = senders.sender(story, death.by)
         if sent_by is None:
             return None
+        by_itself = " from itself" if sent_by.kind == "self" else ""
         if sent_by.kind in {"launcher", "job"}:
+            if _is_tidied_up(case, death, senders.sender_id(death.by)):
+                return None
             return f"{death.status} from {people.short(story, senders.sender_id(death.by))}"
         if sent_by.kind == "kernel" and death.signal == 9:
             return _torn_down(case, root, death, fell)
@@ -192,7 +195,7 @@ def _how_downed(case: Case, root: Finding, death: Death, fell: Callable[[Process
     )
     if not related or not (death.failed or story.tree.is_ancestor(victim, death.id)):
         return None
-    return death.status
+    return f"{death.status}{by_itself}"
 
 
 def _torn_down(case: Case, root: Finding, death: Death, fell: Callable[[ProcessId], bool]) -> str | None:
@@ -206,6 +209,24 @@ def _torn_down(case: Case, root: Finding, death: Death, fell: Callable[[ProcessI
     if fell(first) and senders.ended_with_its_namespace(story, sent):
         return f"{death.status} by the kernel, as {people.short(story, first)}, pid 1 of its pid namespace, had ended"
     return None
+
+
+def _is_tidied_up(case: Case, death: Death, sender: ProcessId) -> bool:
+    """Whether another process of the job ended it as it always does, and not because something had gone wrong.
+
+    A rank that ended well ends its workers; a job that came through ends its helpers.
+    """
+    by, end = case.death(sender), case.root_death
+    own = _is_rank(case, sender) and not _is_rank(case, death.id)
+    if own and by is not None and not by.failed:
+        return True
+    came_through = end is not None and not end.failed
+    return came_through and (own or not _trains(case, death.id))
+
+
+def _is_rank(case: Case, identity: ProcessId) -> bool:
+    role = case.story.roles.get(identity)
+    return role is not None and role.name == "rank"
 
 
 def _stopped_after(case: Case, root: Finding, death: Death) -> str | None:
