@@ -41,13 +41,22 @@ from tracer.events.kernel import (
 from tracer.events.log import (
     LogEvent,
     LogGap,
+    LoggedChoice,
     LoggedDecision,
+    LoggedGroupKill,
     LoggedInvocation,
     LoggedKill,
     LoggedOther,
+    LoggedOwner,
+    LoggedReaped,
+    LoggedStats,
     LoggedSwap,
+    LoggedTask,
+    LoggedTasks,
+    LoggedTrigger,
     LoggedUsage,
     LoggedXid,
+    SaidBy,
 )
 from tracer.events.machine import (
     CgroupSample,
@@ -154,6 +163,13 @@ AnyEvent = (
     | GpuSample
     | GpuPeak
     | NumaNodes
+    | LoggedChoice
+    | LoggedGroupKill
+    | LoggedOwner
+    | LoggedReaped
+    | LoggedStats
+    | LoggedTasks
+    | LoggedTrigger
     | LoggedXid
 )
 """Every event that a recording can hold: a tagged union. `OomStack` and `Printed` are not among them."""
@@ -192,11 +208,19 @@ __all__ = [
     "Kind",
     "LogEvent",
     "LogGap",
+    "LoggedChoice",
     "LoggedDecision",
+    "LoggedGroupKill",
     "LoggedInvocation",
     "LoggedKill",
     "LoggedOther",
+    "LoggedOwner",
+    "LoggedReaped",
+    "LoggedStats",
     "LoggedSwap",
+    "LoggedTask",
+    "LoggedTasks",
+    "LoggedTrigger",
     "LoggedUsage",
     "LoggedXid",
     "Losses",
@@ -222,6 +246,7 @@ __all__ = [
     "ProcessSample",
     "ProcessSeen",
     "ReclaimSample",
+    "SaidBy",
     "SeenProgram",
     "SenderSeen",
     "SignalInfo",

@@ -2,10 +2,18 @@
 """Records of the kernel log, live from /dev/kmsg or from a file. Text can be forged: see `trusted`.
 
 From /dev/kmsg `ts_ns` is the record's own stamp translated by the calibrated offset between printk's
-clock and CLOCK_MONOTONIC; `log_usec` is the stamp as printed. From a file `ts_ns` is the stamp itself.
+clock and CLOCK_MONOTONIC; `log_usec` is the stamp as printed. From a file `ts_ns` is the stamp itself, 0 without one.
 """
 
+from typing import Literal
+
+import msgspec
+
 from tracer.events.base import Event
+
+SaidBy = Literal["kernel", "name", "user"]
+"""Who wrote a record, as far as its log says: the log itself knows that it was the kernel (facility 0 of /dev/kmsg,
+transport of the journal); it bears the kernel's name, which anyone can write (`kernel:`); it was somebody else."""
 
 
 class LogEvent(Event, frozen=True, kw_only=True, gc=False):
@@ -18,6 +26,16 @@ class LogEvent(Event, frozen=True, kw_only=True, gc=False):
     """True only for /dev/kmsg records with facility kernel: user space cannot write those (3.11 and newer)."""
     text: str = ""
     """The record's text, cut to 1 KiB, control bytes as the source escaped them."""
+    said_by: SaidBy | None = None
+    """Of text from a file. `None`: the log does not say, as `dmesg` does not. No value of it makes a record trusted."""
+    wall: str | None = None
+    """The time before the text, as ISO 8601: `--04-28T10:11:12` where the year is not there, no offset where the zone
+    is not."""
+    host: str | None = None
+    """The machine that the line names, or the container that it was wrapped for."""
+    log_line: int | None = None
+    """Where in its file the text begins, from 1; `log_column` in characters."""
+    log_column: int | None = None
 
 
 class LoggedInvocation(LogEvent, frozen=True, kw_only=True, gc=False):
@@ -63,7 +81,7 @@ class LoggedKill(LogEvent, frozen=True, kw_only=True, gc=False):
 
     pid: int
     """A thread id where the leader was gone already."""
-    comm: str
+    comm: str | None = None
     memcg: bool | None = None
     """True: "Memory cgroup out of memory"; False: "Out of memory"; `None`: no such prefix."""
     allocating_task: bool = False
@@ -87,6 +105,90 @@ class LoggedOther(LogEvent, frozen=True, kw_only=True, gc=False):
     about: str
     """`reaped`, `group_kill`, `no_killable`, `already_exiting`, `suppressed`, `sysrq`, `call_trace`, `report`,
     `nvrm_no_memory`."""
+
+
+class LoggedTrigger(LogEvent, frozen=True, kw_only=True, gc=False):
+    """`CPU: 1 PID: 210 Comm: python3 ... 6.1.0-50-amd64`, or `python3 cpuset=X mems_allowed=0`: who wanted memory."""
+
+    comm: str
+    pid: int | None = None
+    """A thread id, in the initial namespace."""
+    uid: int | None = None
+    release: str | None = None
+    """The kernel's."""
+    cpuset: str | None = None
+
+
+class LoggedOwner(LogEvent, frozen=True, kw_only=True, gc=False):
+    """`Task in A killed as a result of limit of B`, until 4.18: what `LoggedDecision` says of later kernels."""
+
+    oom_memcg: str | None = None
+    """Of the limit; `None`: not readable. `task_memcg` likewise."""
+    task_memcg: str | None = None
+
+
+class LoggedChoice(LogEvent, frozen=True, kw_only=True, gc=False):
+    """`Kill process P (comm) score S or sacrifice child`, until 5.0: a child of P may be who is killed then."""
+
+    pid: int
+    comm: str | None = None
+    score: int | None = None
+    memcg: bool | None = None
+    allocating_task: bool = False
+
+
+class LoggedStats(LogEvent, frozen=True, kw_only=True, gc=False):
+    """`Memory cgroup stats for PATH:` and its values, in one line or many."""
+
+    memcg: str | None = None
+    values: dict[str, int] = {}
+    """By the names of memory.stat, v1's or v2's; bytes, but for the counts among them."""
+
+
+class LoggedTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A row of a task table. Which columns there are depends on the kernel."""
+
+    pid: int
+    tgid: int | None = None
+    uid: int | None = None
+    total_vm_pages: int | None = None
+    rss_pages: int | None = None
+    rss_anon_pages: int | None = None
+    """From 6.8 on, as file and shmem."""
+    rss_file_pages: int | None = None
+    rss_shmem_pages: int | None = None
+    pgtables_bytes: int | None = None
+    swap_entries: int | None = None
+    oom_score_adj: int | None = None
+    comm: str | None = None
+    """`None`: the row was cut before it."""
+
+
+class LoggedTasks(LogEvent, frozen=True, kw_only=True, gc=False):
+    """The task table of a report, in pages: whoever could have been killed, before it was decided."""
+
+    rows: tuple[LoggedTask, ...] = ()
+    """In the kernel's order; of a long table those with most in memory."""
+    others: int = 0
+    """Rows that were left out."""
+    rss_pages: int = 0
+    """Of all rows, as far as it was readable."""
+
+
+class LoggedGroupKill(LogEvent, frozen=True, kw_only=True, gc=False):
+    """`Tasks in PATH are going to be killed due to memory.oom.group set`."""
+
+    memcg: str
+
+
+class LoggedReaped(LogEvent, frozen=True, kw_only=True, gc=False):
+    """`oom_reaper: reaped process N (comm), now anon-rss:0kB, ...`."""
+
+    pid: int
+    comm: str | None = None
+    anon_rss_bytes: int | None = None
+    file_rss_bytes: int | None = None
+    shmem_rss_bytes: int | None = None
 
 
 class LoggedXid(LogEvent, frozen=True, kw_only=True, gc=False):

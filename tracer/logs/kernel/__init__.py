@@ -15,7 +15,7 @@ from tracer.events import LogEvent, Source
 from tracer.logs.kernel import decision, invocation, kill, other, usage, xid
 from tracer.logs.kernel.shape import Stamp, bare
 
-_FAMILIES: tuple[Callable[[str, Stamp], LogEvent | None], ...] = (
+FAMILIES: tuple[Callable[[str, Stamp], LogEvent | None], ...] = (
     invocation.parse,
     usage.parse,
     decision.parse,
@@ -41,7 +41,7 @@ def parse_record(
     """
     stamp = Stamp(ts_ns, log_usec, log_seq, trusted, source)
     line = bare(text)
-    for parse in _FAMILIES:
+    for parse in FAMILIES:
         event = parse(line, stamp)
         if event is not None:
             return event

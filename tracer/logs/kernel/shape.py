@@ -4,7 +4,7 @@
 import re
 from typing import Any, NamedTuple
 
-from tracer.events import Source
+from tracer.events import SaidBy, Source
 from tracer.units import KIB
 
 TEXT_CHARS = 1024
@@ -21,10 +21,15 @@ class Stamp(NamedTuple):
     """What an event takes over from its record."""
 
     ts_ns: int
-    log_usec: int | None
-    log_seq: int | None
-    trusted: bool
-    source: Source
+    log_usec: int | None = None
+    log_seq: int | None = None
+    trusted: bool = False
+    source: Source = "text"
+    said_by: SaidBy | None = None
+    wall: str | None = None
+    host: str | None = None
+    log_line: int | None = None
+    log_column: int | None = None
 
     def fields(self, text: str) -> dict[str, Any]:
         """As keyword arguments of a `LogEvent`."""

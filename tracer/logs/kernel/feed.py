@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A log as it comes, in chunks of bytes: its lines near to anything of a report. All else is searched and passed over.
+
+Whether a line is near does not depend on how the chunks were cut: it is one of the `BEFORE` lines before a needle, or
+of the `after` lines behind one. The latter are counted anew whenever a line told something.
+"""
+
+from collections.abc import Iterator
+
+LINE_BYTES = 16384
+"""Of a line no more is looked at."""
+BEFORE = 40
+"""As many fields may stand before the text in `journalctl -o verbose`."""
+_BEFORE_BYTES = 1 << 16
+
+NEEDLES = (
+    b"oom-kill", b"oom_", b"Kill", b"ut of memory", b"otal_vm", b"emory: usage", b"emory cgroup", b"NVRM: Xid",
+    b"111,111,109", b"111, 111, 109",
+)  # fmt: skip
+"""In a report one of these is met: `oom` in a text that the journal's JSON has as bytes, too."""
+
+
+class NearLines:
+    """One file."""
+
+    def __init__(self, after: int) -> None:
+        self._after = after
+        self._left = 0
+        """Lines to be looked at, whatever they have."""
+        self._number = 0
+        """Of lines that were passed over or given."""
+        self._tail = b""
+        """The last lines that were passed over, for whoever needs what stands before a needle; they are counted."""
+        self._pending = b""
+
+    def warm(self) -> None:
+        """The line that was given last told something: those behind it are wanted."""
+        self._left = self._after
+
+    def feed(self, chunk: bytes) -> Iterator[tuple[int, bytes]]:
+        """Lines that end in this chunk: number from 1, and bytes without the end. A gap is in the numbers alone."""
+        end = chunk.rfind(b"\n") + 1
+        if not end:
+            self._keep(chunk)
+            return
+        data = self._pending + chunk[:end] if self._pending else chunk[:end]
+        self._pending = b""
+        self._keep(chunk[end:])
+        yield from self._lines(data)
+
+    def end(self) -> Iterator[tuple[int, bytes]]:
+        """The last line, which has no end."""
+        data, self._pending = self._pending, b""
+        if data:
+            yield from self._lines(data + b"\n")
+
+    def _keep(self, part: bytes) -> None:
+        room = LINE_BYTES - len(self._pending)
+        if room > 0:
+            self._pending += part[:room]
+
+    def _lines(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        at, size = 0, len(data)
+        hits = _Hits(data)
+        while at < size:
+            if self._left > 0:
+                end = data.find(b"\n", at)
+                self._number += 1
+                self._left -= 1
+                raw = data[at : min(end, at + LINE_BYTES)]
+                if hits.next_at(at) < at + len(raw):
+                    self._left = self._after
+                yield self._number, raw
+                at = end + 1
+                continue
+            hit = hits.next_at(at)
+            if hit >= size:
+                self._pass_over(data[at:] if at else data)
+                return
+            start = data.rfind(b"\n", at, hit) + 1 or at
+            if hit - start >= LINE_BYTES:
+                hits.skip_to(data.find(b"\n", hit) + 1)
+                continue
+            yield from self._before(data, at, start)
+            self._left = self._after
+            at = start
+
+    def _pass_over(self, data: bytes) -> None:
+        self._number += data.count(b"\n")
+        self._tail = _last_lines(self._tail + data if len(data) < _BEFORE_BYTES else data)
+
+    def _before(self, data: bytes, at: int, start: int) -> Iterator[tuple[int, bytes]]:
+        """The lines before a needle that nobody has seen."""
+        self._pass_over(data[at:start])
+        lines, self._tail = self._tail.split(b"\n")[:-1], b""
+        first = self._number - len(lines)
+        for number, line in enumerate(lines, first + 1):
+            yield number, line[:LINE_BYTES]
+
+
+class _Hits:
+    """Where the needles are in some bytes, each looked for once."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._next = dict.fromkeys(NEEDLES, -1)
+        self._from = 0
+        self._nearest = -1
+
+    def next_at(self, at: int) -> int:
+        """The first place from there on; the length of all: nowhere."""
+        at = max(at, self._from)
+        if self._nearest >= at:
+            return self._nearest
+        nearest = size = len(self._data)
+        for needle, place in self._next.items():
+            found = place
+            if found < at:
+                found = self._data.find(needle, at)
+                found = self._next[needle] = size if found < 0 else found
+            nearest = min(nearest, found)
+        self._nearest = nearest
+        return nearest
+
+    def skip_to(self, at: int) -> None:
+        self._from = at
+
+
+def _last_lines(data: bytes) -> bytes:
+    """The last `BEFORE` of them, if they are not too long."""
+    at = len(data)
+    for _ in range(BEFORE + 1):
+        at = data.rfind(b"\n", 0, at)
+        if at < 0:
+            break
+    kept = data[at + 1 :]
+    while len(kept) > _BEFORE_BYTES:
+        kept = kept[kept.find(b"\n") + 1 :]
+    return kept

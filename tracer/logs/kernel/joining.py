@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lines that were one record once: every way to put them together is read, and what the readings share is known.
+
+A record is broken by a terminal (nothing is lost), by mail (a blank is), or it has line ends of its own, since any
+name in it may have them. Which of the three it was, the lines themselves do not say.
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from tracer.events import LogEvent, LoggedDecision, LoggedInvocation, LoggedOther
+from tracer.logs.kernel import FAMILIES, older
+from tracer.logs.kernel.shape import TEXT_CHARS, Stamp
+
+MOST_JOINED = 12
+"""Lines that are tried as one."""
+_MOST_MIXED = 4
+_COMM_BYTES = 15
+_SEPARATORS = ("", " ", "\n")
+_OF_PLACE = frozenset(LogEvent.__struct_fields__)
+
+
+def strict(text: str, stamp: Stamp) -> LogEvent | None:
+    """What a record says by itself, and whole."""
+    event = older.parse(text, stamp)
+    if event is not None:
+        return event
+    for parse in FAMILIES:
+        event = parse(text, stamp)
+        if event is not None:
+            return None if _is_cut(event) else event
+    return None
+
+
+def joined(lines: Sequence[str], widths: Sequence[int], stamp: Stamp) -> tuple[LogEvent | None, int]:
+    """What the first lines say together, and how many they are; `None`: nothing that is whole."""
+    events: list[LogEvent] = []
+    used = 0
+    for count in range(1, min(len(lines), MOST_JOINED) + 1):
+        found = [event for text in _texts(lines[:count], widths[:count]) if (event := strict(text, stamp)) is not None]
+        if found:
+            events += found
+            used = count
+    if not events:
+        return None, 0
+    return _agreed(events, " ".join(lines[:used]), stamp), used
+
+
+def _texts(lines: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
+    if len(lines) == 1:
+        yield lines[0]
+        return
+    # Three or more lines, all but the last of one width: a terminal's, whose names have no blank or line end there.
+    if len(lines) > 2 and len(set(widths[:-1])) == 1 and widths[-1] < widths[0]:
+        yield "".join(lines)
+        return
+    if len(lines) <= _MOST_MIXED:
+        for separators in itertools.product(_SEPARATORS, repeat=len(lines) - 1):
+            yield lines[0] + "".join(itertools.chain.from_iterable(zip(separators, lines[1:], strict=True)))
+        return
+    for separator in _SEPARATORS:
+        yield separator.join(lines)
+
+
+def _agreed(events: Sequence[LogEvent], text: str, stamp: Stamp) -> LogEvent:
+    """What all of them say. Of a value on which they differ nothing is known; one that needs it is a mere report."""
+    first = events[-1]
+    if any(type(event) is not type(first) for event in events):
+        return LoggedOther(about="report", **stamp.fields(text))
+    changes: dict[str, Any] = {"text": text[:TEXT_CHARS]}
+    for field in msgspec.structs.fields(type(first)):
+        if field.name in _OF_PLACE:
+            continue
+        values = {value for event in events if (value := getattr(event, field.name)) is not None}
+        if len(values) > 1:
+            if field.required:
+                return LoggedOther(about="report", **stamp.fields(text))
+            changes[field.name] = None
+        elif values:
+            changes[field.name] = values.pop()
+    return msgspec.structs.replace(first, **changes)
+
+
+def _is_cut(event: LogEvent) -> bool:
+    if isinstance(event, LoggedDecision):
+        return event.tgid is None
+    return isinstance(event, LoggedInvocation) and len(event.comm.encode("utf-8", "replace")) > 4 * _COMM_BYTES
