@@ -5,8 +5,9 @@ A record is broken by a terminal (nothing is lost), by mail (a blank is), or it 
 name in it may have them. Which of the three it was, the lines themselves do not say.
 """
 
+import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -23,8 +24,22 @@ _SEPARATORS = ("", " ", "\n")
 _OF_PLACE = frozenset(LogEvent.__struct_fields__)
 
 
+_TELLING = (
+    "oom", "OOM", "Kill", "ut of memory", ": usage ", "swap", "Task", "CPU: ", "Pid: ", "cpuset=", "+0x", "emory",
+    "Mem-Info", " free:", "SysRq", "sysrq", "NVRM",
+)  # fmt: skip
+"""Without one of these a line says nothing to any family; most lines have none."""
+
+
+def may_tell(text: str) -> bool:
+    """Whether a line is worth any pattern."""
+    return any(word in text for word in _TELLING)
+
+
 def strict(text: str, stamp: Stamp) -> LogEvent | None:
     """What a record says by itself, and whole."""
+    if not may_tell(text):
+        return None
     event = older.parse(text, stamp)
     if event is not None:
         return event
@@ -40,7 +55,7 @@ def joined(lines: Sequence[str], widths: Sequence[int], stamp: Stamp) -> tuple[L
     events: list[LogEvent] = []
     used = 0
     for count in range(1, min(len(lines), MOST_JOINED) + 1):
-        found = [event for text in _texts(lines[:count], widths[:count]) if (event := strict(text, stamp)) is not None]
+        found = _strictly(_by_terminal(lines[:count], widths[:count]), stamp) or _strictly(_texts(lines[:count]), stamp)
         if found:
             events += found
             used = count
@@ -49,13 +64,19 @@ def joined(lines: Sequence[str], widths: Sequence[int], stamp: Stamp) -> tuple[L
     return _agreed(events, " ".join(lines[:used]), stamp), used
 
 
-def _texts(lines: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
-    if len(lines) == 1:
-        yield lines[0]
-        return
-    # Three or more lines, all but the last of one width: a terminal's, whose names have no blank or line end there.
+def _strictly(texts: Iterable[str], stamp: Stamp) -> list[LogEvent]:
+    return [event for text in texts if (event := strict(text, stamp)) is not None]
+
+
+def _by_terminal(lines: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
+    """Three or more lines, all but the last of one width: a terminal's, which loses nothing where it breaks one."""
     if len(lines) > 2 and len(set(widths[:-1])) == 1 and widths[-1] < widths[0]:
         yield "".join(lines)
+
+
+def _texts(lines: Sequence[str]) -> Iterator[str]:
+    if len(lines) == 1:
+        yield lines[0]
         return
     if len(lines) <= _MOST_MIXED:
         for separators in itertools.product(_SEPARATORS, repeat=len(lines) - 1):
@@ -67,24 +88,32 @@ def _texts(lines: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
 
 def _agreed(events: Sequence[LogEvent], text: str, stamp: Stamp) -> LogEvent:
     """What all of them say. Of a value on which they differ nothing is known; one that needs it is a mere report."""
+    events = [event for event in events if not isinstance(event, LoggedOther)] or events
     first = events[-1]
+    if len(events) == 1:
+        return first
     if any(type(event) is not type(first) for event in events):
         return LoggedOther(about="report", **stamp.fields(text))
     changes: dict[str, Any] = {"text": text[:TEXT_CHARS]}
-    for field in msgspec.structs.fields(type(first)):
-        if field.name in _OF_PLACE:
-            continue
-        values = {value for event in events if (value := getattr(event, field.name)) is not None}
+    for field, required in _fields(type(first)):
+        values = {value for event in events if (value := getattr(event, field)) is not None}
         if len(values) > 1:
-            if field.required:
+            if required:
                 return LoggedOther(about="report", **stamp.fields(text))
-            changes[field.name] = None
+            changes[field] = None
         elif values:
-            changes[field.name] = values.pop()
+            changes[field] = values.pop()
     return msgspec.structs.replace(first, **changes)
+
+
+@functools.lru_cache(maxsize=32)
+def _fields(kind: type[LogEvent]) -> list[tuple[str, bool]]:
+    return [(field.name, field.required) for field in msgspec.structs.fields(kind) if field.name not in _OF_PLACE]
 
 
 def _is_cut(event: LogEvent) -> bool:
     if isinstance(event, LoggedDecision):
         return event.tgid is None
+    if isinstance(event, LoggedOther):  # its pattern takes any end, and `older` none
+        return event.about == "reaped" and "reaped process" in event.text
     return isinstance(event, LoggedInvocation) and len(event.comm.encode("utf-8", "replace")) > 4 * _COMM_BYTES

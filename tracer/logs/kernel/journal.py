@@ -17,6 +17,7 @@ _HEAD = re.compile(
 )
 _FIELD = re.compile(r"(?P<indent>[ \t]{0,16})(?P<name>[A-Z_][A-Z0-9_]{0,63})=(?P<value>.*)")
 _MORE = re.compile(r"[ \t]{5,}\S")
+_FIRST = JOURNAL_FIELDS | {"__CURSOR", "_BOOT_ID", "_MACHINE_ID", "PRIORITY", "SYSLOG_FACILITY"}
 _ZONES = frozenset({"UTC", "GMT"})
 
 
@@ -41,7 +42,7 @@ class JournalBlocks:
             self._line = Line("", number=number, wall=wall_time(parts), forms=["journal-verbose"], depth=1)
             return True
         field = _FIELD.fullmatch(text.lstrip(">"))
-        if field is not None and (self._line is not None or field["name"] in JOURNAL_FIELDS):
+        if field is not None and (self._line is not None or field["name"] in _FIRST):
             self._take_field(field, number, ended)
             return True
         if self._line is None:

@@ -76,7 +76,11 @@ class KernelLogReader:
             if len(self._streams) >= MOST_STREAMS:
                 events += self._streams.pop(next(iter(self._streams))).flush()
         self._streams[key] = stream
-        return events + stream.push(line)
+        rows = stream.rows
+        events += stream.push(line)
+        if stream.rows > rows:
+            self._near.warm()
+        return events
 
     def _flush(self) -> list[LogEvent]:
         events = [event for line in self._journal.end() for event in self._push(line)]

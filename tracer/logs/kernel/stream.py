@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tracer.events import LogEvent, LogGap, LoggedOther, LoggedStats
 from tracer.logs.kernel import loose
-from tracer.logs.kernel.joining import joined, strict
+from tracer.logs.kernel.joining import joined, may_tell, strict
 from tracer.logs.kernel.shape import Stamp
 from tracer.logs.kernel.tables import Stats, TaskTable, stats_at, table_at
 from tracer.logs.prefixes import Line, has_markup, split, without_markup
@@ -53,6 +53,8 @@ class Stream:
         self._record: _Record | None = None
         self._block: TaskTable | Stats | None = None
         self._patience = 0
+        self.rows = 0
+        """Records that went into tables so far: they tell something, but not yet."""
 
     def push(self, line: Line) -> list[LogEvent]:
         """What is known once this line is there: mostly of the records before it."""
@@ -100,14 +102,19 @@ class Stream:
     def _is_open(self, record: _Record) -> bool:
         if record.open is None:
             text, stamp = record.lines[0], stamp_of(record.line)
-            record.open = strict(text, stamp) is None and not self._is_row(text, stamp)
+            record.open = (
+                strict(text, stamp) is None
+                and table_at(text, stamp) is None
+                and stats_at(text, stamp) is None
+                and not self._is_row(text, stamp)
+            )
         return record.open
 
     def _begins(self, line: Line) -> bool:
         stamp = stamp_of(line)
         return (
             strict(line.text, stamp) is not None
-            or loose.parse(line.text, stamp) is not None
+            or (may_tell(line.text) and loose.parse(line.text, stamp) is not None)
             or table_at(line.text, stamp) is not None
             or self._is_row(line.text, stamp)
         )
@@ -118,15 +125,14 @@ class Stream:
     def _read(self, record: _Record) -> list[LogEvent]:
         stamp = stamp_of(record.line)
         whole = "\n".join(record.lines)
-        if self._block is not None and self._block.take(whole, stamp):
+        if self._block is not None and self._block.take(record.lines, stamp):
             self._patience = BLOCK_PATIENCE
+            self.rows += 1
             return []
         begun = self._begin_block(whole, stamp)
         if begun is not None:
             return begun
         event, used = joined(record.lines, record.widths, stamp)
-        if event is None and len(record.lines) > 1 and self._takes_wrapped_row(record.lines, stamp):
-            return []
         if event is None:
             event, used = self._loosely(record.lines[0], stamp), 1
             if event is not None and record.line.depth:
@@ -139,8 +145,9 @@ class Stream:
     def _read_alone(self, text: str, width: int, head: Line) -> list[LogEvent]:
         """A line that turned out to be no part of the record before it: it has no stamp of its own."""
         stamp = Stamp(ts_ns=stamp_of(head).ts_ns, log_line=None)
-        if self._block is not None and self._block.take(text, stamp):
+        if self._block is not None and self._block.take([text], stamp):
             self._patience = BLOCK_PATIENCE
+            self.rows += 1
             return []
         begun = self._begin_block(text, stamp)
         if begun is not None:
@@ -148,6 +155,8 @@ class Stream:
         return self._after(joined([text], [width], stamp)[0] or self._loosely(text, stamp))
 
     def _loosely(self, text: str, stamp: Stamp) -> LogEvent | None:
+        if not may_tell(text) and " messages" not in text:
+            return None
         event = loose.parse(text, stamp)
         if event is not None:
             return event
@@ -169,9 +178,6 @@ class Stream:
         self._block, self._patience = begun, BLOCK_PATIENCE
         return events
 
-    def _takes_wrapped_row(self, lines: list[str], stamp: Stamp) -> bool:
-        return isinstance(self._block, TaskTable) and self._block.take(" ".join(lines), stamp)
-
     def _after(self, event: LogEvent | None) -> list[LogEvent]:
         """An event that is not of the open table ends it; other lines only wear out its patience."""
         if self._block is None:
@@ -179,7 +185,8 @@ class Stream:
         self._patience -= 1
         if event is None and self._patience > 0:
             return []
-        if isinstance(event, LoggedOther | LogGap) and self._patience > 0:
+        between = isinstance(event, LogGap) or (isinstance(event, LoggedOther) and isinstance(self._block, TaskTable))
+        if between and event is not None and self._patience > 0:
             return [event]
         return [*self._close(), *([] if event is None else [event])]
 

@@ -2,7 +2,10 @@
 """What a report says in many records: the task table, and the values of memory.stat. Bounded, whatever comes."""
 
 import re
+from collections.abc import Sequence
 from heapq import nlargest
+
+import msgspec
 
 from tracer.events import LoggedStats, LoggedTask, LoggedTasks
 from tracer.logs.kernel.shape import Stamp, name
@@ -12,7 +15,7 @@ MOST_ROWS = 256
 """Of a table these are kept, those with most in memory."""
 MOST_VALUES = 200
 
-_HEAD = re.compile(r"\[ {0,3}pid {0,3}\](?P<columns>[ \w()]{1,200})")
+_HEAD = re.compile(r"\[ {0,3}pid {0,3}\](?P<columns>[\s\w()]{1,240})")
 _ROW = re.compile(r"\[ {0,10}(?P<pid>\d{1,10}) {0,3}\] *(?P<rest>.*)", re.DOTALL)
 _NAMES = {
     "uid": "uid", "tgid": "tgid", "total_vm": "total_vm_pages", "rss": "rss_pages", "rss_anon": "rss_anon_pages",
@@ -20,6 +23,7 @@ _NAMES = {
     "swapents": "swap_entries", "oom_score_adj": "oom_score_adj",
 }  # fmt: skip
 """Columns of one number each. `nr_ptes`, `cpu`, `oom_adj` and a vendor's `nrss` are passed over."""
+_COLUMNS = frozenset(_NAMES) | {"nr_ptes", "nr_pmds", "nr_puds", "cpu", "oom_adj", "nrss", "(01)nrss", "name"}
 
 _STATS = re.compile(r"Memory cgroup stats for (?P<rest>.*)", re.DOTALL)
 _VALUE = re.compile(r"[a-z0-9_()]{1,48} -?\d{1,19}")
@@ -29,28 +33,44 @@ _OLD_VALUE = re.compile(r"(?P<key>[a-z0-9_()]{1,48}):(?P<size>\d{1,16})KB")
 class TaskTable:
     """A table, row by row."""
 
-    def __init__(self, columns: str, stamp: Stamp, text: str) -> None:
-        self._columns = [column for column in columns.replace("(01)nrss", "nrss").split() if column != "name"]
+    def __init__(self, columns: Sequence[str], stamp: Stamp, text: str) -> None:
+        self._columns = [column for column in columns if column != "name"]
+        self._named = columns[-1:] == ["name"]
         self._stamp, self._text = stamp, text
         self._rows: list[tuple[int, LoggedTask]] = []
         self._count = 0
         self._rss_pages = 0
 
     def fits(self, text: str, stamp: Stamp) -> bool:
-        """Whether it is a row, which may lack its name."""
-        return _row(text, self._columns, stamp) is not None
+        """Whether it is a row with its name."""
+        row = self._row(text, stamp)
+        return row is not None and row.comm is not None
 
-    def take(self, text: str, stamp: Stamp) -> bool:
-        """Whether it was a row."""
-        row = _row(text, self._columns, stamp)
+    def take(self, lines: Sequence[str], stamp: Stamp) -> bool:
+        """Whether it was a row, which may be broken into several lines."""
+        row = self._row(lines[0], stamp)
         if row is None:
             return False
+        if len(lines) > 1:
+            row = self._mended(row, lines, stamp)
         self._rss_pages = min(self._rss_pages + (row.rss_pages or 0), 1 << 62)
         self._rows.append((self._count, row))
         self._count += 1
         if len(self._rows) >= 2 * MOST_ROWS:
             self._thin()
         return True
+
+    def _mended(self, row: LoggedTask, lines: Sequence[str], stamp: Stamp) -> LoggedTask:
+        """Broken behind a number or within one: what both readings say."""
+        if row.comm is not None:  # a name that goes on, or anything else
+            return msgspec.structs.replace(row, comm=None)
+        one, other = (self._row(sign.join(lines[:3]), stamp) for sign in ("", " "))
+        if one is None or other is None:
+            return one or other or row
+        if one.comm is None or other.comm is None:
+            return other if one.comm is None else one
+        unlike = [name for name in LoggedTask.__struct_fields__ if getattr(one, name) != getattr(other, name)]
+        return msgspec.structs.replace(one, **dict.fromkeys(unlike))
 
     def event(self) -> LoggedTasks:
         """The table so far."""
@@ -61,6 +81,21 @@ class TaskTable:
             rss_pages=self._rss_pages,
             **self._stamp.fields(self._text),
         )
+
+    def _row(self, text: str, stamp: Stamp) -> LoggedTask | None:
+        found = _ROW.fullmatch(text)
+        if found is None:
+            return None
+        columns = self._columns
+        words = found["rest"].split(None, len(columns))
+        numbers = words[: len(columns)]
+        if not numbers or not all(_is_number(word) for word in numbers):
+            return None
+        values = {_NAMES[column]: int(word) for column, word in zip(columns, numbers, strict=False) if column in _NAMES}
+        if len(numbers) < len(columns):
+            values.pop(_NAMES.get(columns[len(numbers) - 1], ""), None)  # its last digits may be what was cut
+        comm = words[len(columns)] if self._named and len(words) > len(columns) else None
+        return LoggedTask(pid=int(found["pid"]), comm=None if comm is None else name(comm, stamp), **values)
 
     def _thin(self) -> None:
         largest = nlargest(MOST_ROWS, self._rows, key=lambda each: each[1].rss_pages or 0)
@@ -78,9 +113,11 @@ class Stats:
         """Whether it is one value."""
         return _VALUE.fullmatch(text.strip()) is not None
 
-    def take(self, text: str, _stamp: Stamp) -> bool:
+    def take(self, texts: Sequence[str], _stamp: Stamp) -> bool:
         """Whether it was values and nothing else, in one line or several."""
-        lines = [line.strip() for line in text.split("\n")]
+        text = "\n".join(texts)
+        # A syslog daemon writes the line ends within a record as #012.
+        lines = [line.strip() for line in text.replace("#012", "\n").split("\n")]
         while len(lines) > 1 and not _VALUE.fullmatch(lines[-1]):
             lines.pop()  # the kernel's record is full before the last value is whole
         if not all(_VALUE.fullmatch(line) for line in lines):
@@ -100,7 +137,8 @@ def table_at(text: str, stamp: Stamp) -> TaskTable | None:
     head = _HEAD.match(text)
     if head is None or "total_vm" not in head["columns"]:
         return None
-    return TaskTable(head["columns"], stamp, text)
+    within, between = (head["columns"].replace("\n", sign).split() for sign in ("", " "))
+    return TaskTable(within if _COLUMNS.issuperset(within) else between, stamp, text)
 
 
 def stats_at(text: str, stamp: Stamp) -> Stats | LoggedStats | None:
@@ -112,7 +150,7 @@ def stats_at(text: str, stamp: Stamp) -> Stats | LoggedStats | None:
     if not newline and not first.endswith(":"):
         return _in_one_line(first, stamp, text)
     stats = Stats((first if newline else found["rest"]).rstrip(": "), stamp, text)
-    if newline and not stats.take(more, stamp):
+    if newline and not stats.take([more], stamp):
         return None
     return stats
 
@@ -127,21 +165,6 @@ def _in_one_line(rest: str, stamp: Stamp, text: str) -> LoggedStats | None:
         return None
     sizes = {match["key"]: int(match["size"]) * KIB for match in found[:MOST_VALUES]}
     return LoggedStats(memcg=name(path, stamp), values=sizes, **stamp.fields(text))
-
-
-def _row(text: str, columns: list[str], stamp: Stamp) -> LoggedTask | None:
-    found = _ROW.fullmatch(text)
-    if found is None:
-        return None
-    words = found["rest"].split(None, len(columns))
-    numbers = words[: len(columns)]
-    if not numbers or not all(_is_number(word) for word in numbers):
-        return None
-    values = {_NAMES[column]: int(word) for column, word in zip(columns, numbers, strict=False) if column in _NAMES}
-    comm = words[len(columns)] if len(words) > len(columns) else None
-    if len(numbers) < len(columns):
-        values.pop(_NAMES.get(columns[len(numbers) - 1], ""), None)  # its last digits may be what was cut
-    return LoggedTask(pid=int(found["pid"]), comm=None if comm is None else name(comm, stamp), **values)
 
 
 def _is_number(word: str) -> bool:
