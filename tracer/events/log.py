@@ -41,7 +41,7 @@ class LogEvent(Event, frozen=True, kw_only=True, gc=False):
 class LoggedInvocation(LogEvent, frozen=True, kw_only=True, gc=False):
     """`COMM invoked oom-killer: gfp_mask=..., order=..., oom_score_adj=...`: COMM is the trigger."""
 
-    comm: str
+    comm: str | None = None
     gfp_mask: str | None = None
     order: int | None = None
 
@@ -110,7 +110,7 @@ class LoggedOther(LogEvent, frozen=True, kw_only=True, gc=False):
 class LoggedTrigger(LogEvent, frozen=True, kw_only=True, gc=False):
     """`CPU: 1 PID: 210 Comm: python3 ... 6.1.0-50-amd64`, or `python3 cpuset=X mems_allowed=0`: who wanted memory."""
 
-    comm: str
+    comm: str | None = None
     pid: int | None = None
     """A thread id, in the initial namespace."""
     uid: int | None = None

@@ -37,6 +37,10 @@ class NearLines:
         """The line that was given last told something: those behind it are wanted."""
         self._left = self._after
 
+    def hold(self) -> None:
+        """The line that was given last is to count for nothing: it belongs to the one before it."""
+        self._left += 1
+
     def feed(self, chunk: bytes) -> Iterator[tuple[int, bytes]]:
         """Lines that end in this chunk: number from 1, and bytes without the end. A gap is in the numbers alone."""
         end = chunk.rfind(b"\n") + 1

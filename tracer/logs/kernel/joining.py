@@ -116,4 +116,4 @@ def _is_cut(event: LogEvent) -> bool:
         return event.tgid is None
     if isinstance(event, LoggedOther):  # its pattern takes any end, and `older` none
         return event.about == "reaped" and "reaped process" in event.text
-    return isinstance(event, LoggedInvocation) and len(event.comm.encode("utf-8", "replace")) > 4 * _COMM_BYTES
+    return isinstance(event, LoggedInvocation) and len((event.comm or "").encode("utf-8", "replace")) > 4 * _COMM_BYTES

@@ -52,6 +52,8 @@ class KernelLogReader:
         taken = self._journal.take(text, number, ended)
         events = [event for line in ended for event in self._push(line)]
         if taken:
+            if not ended and not events:
+                self._near.hold()  # a record has many lines there
             return events
         line = split(text, number)
         if not line.depth and has_markup(text):
