@@ -88,6 +88,8 @@ def _journal_fields(record: Rec) -> dict[str, str]:
 
 
 def _json(record: Rec) -> str:
+    if not record.text.isprintable() and "\n" not in record.text:
+        return _json_bytes(record)
     return json.dumps(_journal_fields(record), ensure_ascii=False)
 
 
@@ -133,6 +135,7 @@ def _terminal(text: str, _number: int) -> str:
 
 
 def _docker(text: str, number: int) -> str:
+    text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     return json.dumps({"log": text + "\n", "stream": "stdout", "time": f"2024-04-28T08:00:{number % 60:02d}.5Z"})
 
 

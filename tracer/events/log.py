@@ -13,7 +13,8 @@ from tracer.events.base import Event
 
 SaidBy = Literal["kernel", "name", "user"]
 """Who wrote a record, as far as its log says: the log itself knows that it was the kernel (facility 0 of /dev/kmsg,
-transport of the journal); it bears the kernel's name, which anyone can write (`kernel:`); it was somebody else."""
+transport of the journal); it bears the kernel's name, which anyone can write (`kernel:`); it was somebody else, or the
+line has no prefix where the log's other records have one."""
 
 
 class LogEvent(Event, frozen=True, kw_only=True, gc=False):

@@ -7,7 +7,15 @@ For logs from elsewhere alone, after all strict families have said no. A value o
 
 import re
 
-from tracer.events import LogEvent, LoggedChoice, LoggedDecision, LoggedInvocation, LoggedKill, LoggedReaped
+from tracer.events import (
+    LogEvent,
+    LoggedChoice,
+    LoggedDecision,
+    LoggedInvocation,
+    LoggedKill,
+    LoggedOther,
+    LoggedReaped,
+)
 from tracer.logs.kernel.shape import KB, PID, Stamp, kib, name, number
 
 _MESSAGE = r"(?P<head>Memory cgroup out of memory|Out of memory)(?P<allocating> \(oom_kill_allocating_task\))?: {1,2}"
@@ -58,8 +66,8 @@ def _kill(text: str, stamp: Stamp) -> LogEvent | None:
 
 
 def _of_kill(text: str, found: re.Match[str], stamp: Stamp, rest: str) -> LogEvent | None:
-    if rest == "" and not found["head"]:
-        return None  # a pid that may go on, and nothing that only a kernel would write
+    if rest == "":  # a pid that may go on
+        return LoggedOther(about="report", **stamp.fields(text)) if found["head"] else None
     memcg = None if found["head"] is None else found["head"].startswith("Memory")
     comm, tail = _comm(rest)
     if found["verb"] == "Kill":

@@ -25,6 +25,7 @@ class KernelLogReader:
         self._journal = JournalBlocks()
         self._last_key: tuple[str | None, str | None] = (None, None)
         self._last_number = 0
+        self._prefixed = False
 
     def feed(self, chunk: bytes) -> list[LogEvent]:
         """What is known now. A record is known once the next one has begun."""
@@ -67,6 +68,10 @@ class KernelLogReader:
         return events + self._push(line)
 
     def _push(self, line: Line) -> list[LogEvent]:
+        if line.depth:
+            self._prefixed = True
+        elif self._prefixed and line.said_by is None:
+            line.said_by = "user"  # where records have a prefix, a line without one is none of the kernel's
         if line.depth == 0 and line.writer == self._last_key[0]:
             key = self._last_key  # it may go on with what the last one began
         else:

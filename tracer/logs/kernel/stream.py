@@ -23,6 +23,12 @@ _MISSED = re.compile(
 )
 
 
+_MAY_GO_ON = re.compile(
+    r"Tasks? in /|Memory cgroup stats for |Memory limit reached|oom-kill:|oom_reaper: |(?:.* )?Kill(?:ed)? process "
+)
+"""Records that have a name within them, which may have line ends."""
+
+
 @dataclass(slots=True)
 class _Record:
     line: Line
@@ -133,10 +139,11 @@ class Stream:
         if begun is not None:
             return begun
         event, used = joined(record.lines, record.widths, stamp)
+        ended = event is not None and not isinstance(event, LoggedOther)
         if event is None:
             event, used = self._loosely(record.lines[0], stamp), 1
-            if event is not None and record.line.depth:
-                used = len(record.lines)  # what a name with line ends may have made look like records
+        if record.line.depth and not ended and (event is not None or _MAY_GO_ON.match(whole)):
+            used = len(record.lines)  # what a name with line ends may have made look like records
         events = self._after(event)
         for text, width in zip(record.lines[used:], record.widths[used:], strict=True):
             events += self._read_alone(text, width, record.line)
@@ -144,7 +151,7 @@ class Stream:
 
     def _read_alone(self, text: str, width: int, head: Line) -> list[LogEvent]:
         """A line that turned out to be no part of the record before it: it has no stamp of its own."""
-        stamp = Stamp(ts_ns=stamp_of(head).ts_ns, log_line=None)
+        stamp = Stamp(ts_ns=stamp_of(head).ts_ns, said_by="user" if head.depth else head.said_by, host=head.host)
         if self._block is not None and self._block.take([text], stamp):
             self._patience = BLOCK_PATIENCE
             self.rows += 1
