@@ -5,7 +5,7 @@ Whether a line is near does not depend on how the chunks were cut: it is one of 
 of the `after` lines behind one. The latter are counted anew whenever a line told something.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 LINE_BYTES = 16384
 """Of a line no more is looked at."""
@@ -13,11 +13,14 @@ BEFORE = 40
 """As many fields may stand before the text in `journalctl -o verbose`."""
 _BEFORE_BYTES = 1 << 16
 
-NEEDLES = (
-    b"oom-kill", b"oom_", b"Kill", b"ut of memory", b"otal_vm", b"emory: usage", b"emory cgroup", b"NVRM: Xid",
-    b"111,111,109", b"111, 111, 109",
-)  # fmt: skip
-"""In a report one of these is met: `oom` in a text that the journal's JSON has as bytes, too."""
+NEEDLES = (b"oom-k", b"oom_", b"Kill", b"ut of mem", b"NVRM: Xid")
+"""In a report one of these is met before long."""
+EARLY_BYTES = 4 << 20
+EARLY_NEEDLES = (b"otal_vm", b"emory: usage", b"emory cgroup")
+"""These are met in a part of a report, which is looked for in that much of a file: who sends parts sends no more."""
+BYTES_NEEDLES = (b"111,111,109", b"111, 111, 109")
+"""`oom` in a text that the journal's JSON has as bytes; looked for beyond that where the file is of the journal."""
+_JOURNAL = (b'"__CURSOR"', b'"MESSAGE"')
 
 
 class NearLines:
@@ -32,6 +35,9 @@ class NearLines:
         self._tail = b""
         """The last lines that were passed over, for whoever needs what stands before a needle; they are counted."""
         self._pending = b""
+        self._offset = 0
+        """Of what comes next, in the file; of lines that are longer than looked at as if they were not."""
+        self._is_journal = False
 
     def warm(self) -> None:
         """The line that was given last told something: those behind it are wanted."""
@@ -65,7 +71,7 @@ class NearLines:
 
     def _lines(self, data: bytes) -> Iterator[tuple[int, bytes]]:
         at, size = 0, len(data)
-        hits = _Hits(data)
+        hits = self._hits(data)
         while at < size:
             if self._left > 0:
                 end = data.find(b"\n", at)
@@ -89,6 +95,15 @@ class NearLines:
             self._left = self._after
             at = start
 
+    def _hits(self, data: bytes) -> "_Hits":
+        early = max(EARLY_BYTES - self._offset, 0)
+        self._offset += len(data)
+        if early and not self._is_journal:
+            self._is_journal = any(-1 < data.find(mark) < early for mark in _JOURNAL)
+        always = NEEDLES + BYTES_NEEDLES if self._is_journal else NEEDLES
+        ends = dict.fromkeys(EARLY_NEEDLES + BYTES_NEEDLES, early) if early else {}
+        return _Hits(data, ends | dict.fromkeys(always, len(data)))
+
     def _pass_over(self, data: bytes) -> None:
         self._number += data.count(b"\n")
         self._tail = _last_lines(self._tail + data if len(data) < _BEFORE_BYTES else data)
@@ -105,9 +120,11 @@ class NearLines:
 class _Hits:
     """Where the needles are in some bytes, each looked for once."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, ends: Mapping[bytes, int]) -> None:
         self._data = data
-        self._next = dict.fromkeys(NEEDLES, -1)
+        self._ends = ends
+        """The needles, and where each ceases to count."""
+        self._next = dict.fromkeys(ends, -1)
         self._from = 0
         self._nearest = -1
 
@@ -121,7 +138,7 @@ class _Hits:
             found = place
             if found < at:
                 found = self._data.find(needle, at)
-                found = self._next[needle] = size if found < 0 else found
+                found = self._next[needle] = found if 0 <= found < self._ends[needle] else size
             nearest = min(nearest, found)
         self._nearest = nearest
         return nearest

@@ -26,7 +26,8 @@ _OF_PLACE = frozenset(LogEvent.__struct_fields__)
 
 _TELLING = (
     "oom", "OOM", "Kill", "ut of memory", ": usage ", "swap", "Task", "CPU: ", "Pid: ", "cpuset=", "+0x", "emory",
-    "Mem-Info", " free:", "SysRq", "sysrq", "NVRM",
+    "Mem-Info", " free:", "SysRq", "sysrq", "NVRM", "total_vm",
+    " messages",
 )  # fmt: skip
 """Without one of these a line says nothing to any family; most lines have none."""
 

@@ -129,8 +129,10 @@ class Stream:
         return self._block is not None and self._block.fits(text, stamp)
 
     def _read(self, record: _Record) -> list[LogEvent]:
+        whole = "\n".join(record.lines) if len(record.lines) > 1 else record.lines[0]
+        if self._block is None and not may_tell(whole):
+            return [] if len(record.lines) == 1 else self._read_rest(record, 1)
         stamp = stamp_of(record.line)
-        whole = "\n".join(record.lines)
         if self._block is not None and self._block.take(record.lines, stamp):
             self._patience = BLOCK_PATIENCE
             self.rows += 1
@@ -144,7 +146,10 @@ class Stream:
             event, used = self._loosely(record.lines[0], stamp), 1
         if record.line.depth and not ended and (event is not None or _MAY_GO_ON.match(whole)):
             used = len(record.lines)  # what a name with line ends may have made look like records
-        events = self._after(event)
+        return [*self._after(event), *self._read_rest(record, used)]
+
+    def _read_rest(self, record: _Record, used: int) -> list[LogEvent]:
+        events: list[LogEvent] = []
         for text, width in zip(record.lines[used:], record.widths[used:], strict=True):
             events += self._read_alone(text, width, record.line)
         return events
@@ -162,7 +167,7 @@ class Stream:
         return self._after(joined([text], [width], stamp)[0] or self._loosely(text, stamp))
 
     def _loosely(self, text: str, stamp: Stamp) -> LogEvent | None:
-        if not may_tell(text) and " messages" not in text:
+        if not may_tell(text):
             return None
         event = loose.parse(text, stamp)
         if event is not None:
@@ -220,7 +225,7 @@ def stamp_of(line: Line) -> Stamp:
 def _behind(line: Line, rest: str) -> Line:
     """What stands behind a marker: it may have a stamp again."""
     inner = split(rest, line.number)
-    line.text, line.column = inner.text, line.column + line.width - len(rest) + inner.column - 1
+    line.text, line.column = inner.text, line.column + len(line.text) - len(rest) + inner.column - 1
     line.usec = inner.usec if inner.usec is not None else line.usec
     line.forms, line.depth = [*line.forms, *inner.forms], line.depth + inner.depth
     return line

