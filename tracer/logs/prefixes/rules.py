@@ -73,6 +73,8 @@ def _classic(line: Line, match: re.Match[str]) -> bool:
     takes_time(line, match)
     if match["identifier"]:
         takes_identifier(line, match)
+    else:
+        line.host = match.groupdict().get("only_host") or line.host
     return line.wall is not None
 
 
