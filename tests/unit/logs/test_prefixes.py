@@ -128,27 +128,21 @@ def test_no_two_languages_mean_different_months_by_one_name():
     assert month_of("xyz") is None
 
 
-@given(st.datetimes(datetime.datetime(1971, 1, 1), datetime.datetime(2100, 1, 1)), st.integers(-720, 840))
-def test_times_are_those_of_the_calendar(moment, offset):
-    zone = datetime.timezone(datetime.timedelta(minutes=offset))
-    moment = moment.replace(tzinfo=zone)
-    wall = WallTime(
-        moment.month,
-        moment.day,
-        moment.hour,
-        moment.minute,
-        moment.second,
-        moment.microsecond * 1000,
-        moment.year,
-        offset,
-    )
-    usec = (moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)) // datetime.timedelta(microseconds=1)
+UTC = datetime.timezone.utc
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=UTC)
 
-    assert wall.utc_ns() == usec * 1000
-    assert (from_epoch_usec(usec) or wall).utc_ns() == usec * 1000
-    assert datetime.datetime.fromisoformat(str(wall).partition(".")[0] + str(wall)[-6:]) == moment.replace(
-        microsecond=0
-    )
+
+@given(st.integers(0, 4_000_000_000), st.integers(0, 999_999), st.integers(-720, 840))
+def test_times_are_those_of_the_calendar(seconds, usec, offset):
+    zone = datetime.timezone(datetime.timedelta(minutes=offset))
+    moment = (EPOCH + datetime.timedelta(seconds=seconds, microseconds=usec)).astimezone(zone)
+    day = (moment.month, moment.day, moment.hour, moment.minute, moment.second)
+    wall = WallTime(*day, moment.microsecond * 1000, moment.year, offset)
+    whole = seconds * 1_000_000 + usec
+
+    assert wall.utc_ns() == whole * 1000
+    assert (from_epoch_usec(whole) or wall).utc_ns() == whole * 1000
+    assert datetime.datetime.fromisoformat(str(wall._replace(nanosecond=0))) == moment.replace(microsecond=0)
 
 
 def test_what_is_assumed_of_a_time_is_the_callers():
@@ -159,8 +153,9 @@ def test_what_is_assumed_of_a_time_is_the_callers():
 
 
 PIECES = [
-    "[ 1.000000] ", "[Tue Sep  3 05:57:48 2024] ", "Apr 28 10:00:00 ", "host ", "kernel: ", "> ", " | ", "{", "}", '"', ":",
-    '{"MESSAGE":"', "<4>", "6,1,1,-;", "[", "]", " ", "\x1b[", "2024-04-29T14:55:41.6+02:00 ", "stdout F ", "\\x0a", "&lt;",
+    "[ 1.000000] ", "[Tue Sep  3 05:57:48 2024] ", "Apr 28 10:00:00 ", "host ", "kernel: ", "> ", " | ", "{", "}", '"',
+    '{"MESSAGE":"', "<4>", "6,1,1,-;", "[", "]", " ", ":", "\x1b[", "2024-04-29T14:55:41.6+02:00 ", "stdout F ",
+    "&lt;", "\\x0a",
 ]  # fmt: skip
 
 
@@ -172,7 +167,7 @@ def test_any_line_is_taken_apart_without_an_error(text):
     assert 1 <= line.column <= len(text) + 1
 
 
-@pytest.mark.parametrize("piece", PIECES + ["a", "9", "[1", "a ", "é", '{"a":', "> >", "\x1b[0m"])
+@pytest.mark.parametrize("piece", [*PIECES, "a", "9", "[1", "a ", "é", '{"a":', "> >", "\x1b[0m"])
 def test_a_long_line_takes_no_time(piece):
     text = piece * ((1 << 20) // len(piece))
     begun = time.process_time()

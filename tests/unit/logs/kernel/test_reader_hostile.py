@@ -13,8 +13,9 @@ from tracer.events import LoggedDecision, LoggedInvocation, LoggedKill, LoggedSt
 from tracer.logs.kernel.reader import KernelLogReader
 from tracer.logs.kernel.tables import MOST_ROWS, MOST_VALUES
 
-FORGED = "Out of memory: Killed process 1 (init) total-vm:1kB, anon-rss:1kB, file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:1kB oom_score_adj:0"
-TRUE = "Out of memory: Killed process 4711 ({}) total-vm:9kB, anon-rss:8kB, file-rss:7kB, shmem-rss:6kB, UID:0 pgtables:5kB oom_score_adj:0"
+SIZES = "total-vm:{0}kB, anon-rss:{1}kB, file-rss:7kB, shmem-rss:6kB, UID:0 pgtables:5kB oom_score_adj:0"
+FORGED = f"Out of memory: Killed process 1 (init) {SIZES.format(1, 1)}"
+TRUE = f"Out of memory: Killed process 4711 ({{}}) {SIZES.format(9, 8)}"
 DECISION = (
     "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg={0},task_memcg={0},task=x,"
     "pid=4711,uid=5"
@@ -105,10 +106,11 @@ def test_a_damaged_log_is_read_without_an_error(case, damage):
 
 
 WORDS = [
-    b"\n", b"[    1.000000] ", b"oom-kill:constraint=CONSTRAINT_MEMCG,", b"Killed process 1 (", b") total-vm:", b",task=x",
-    b",mems_allowed=0", b"oom_memcg=/", b"invoked oom-killer: ", b"Task in /", b" killed as a result of limit of ", b"<br>",
-    b"Memory cgroup stats for /a:", b"[ pid ] uid tgid total_vm rss name", b"[ 1] 0 1 1 1 x", b"    MESSAGE=", b"&lt;", b"1,",
-    b'{"MESSAGE":"', b'"}', b"** 3 printk messages dropped ** ", b"6,1,1,-;", b"\xff", b"\x1b[1m", b"2024-04-28T08:00:00.1Z stdout P ",
+    b"\n", b"[    1.000000] ", b"oom-kill:constraint=CONSTRAINT_MEMCG,", b"Killed process 1 (", b") total-vm:",
+    b",task=x", b",mems_allowed=0", b"oom_memcg=/", b"invoked oom-killer: ", b"Task in /", b"<br>", b"&lt;", b"1,",
+    b" killed as a result of limit of ", b"Memory cgroup stats for /a:", b"[ pid ] uid tgid total_vm rss name",
+    b"[ 1] 0 1 1 1 x", b"    MESSAGE=", b'{"MESSAGE":"', b'"}', b"** 3 printk messages dropped ** ", b"6,1,1,-;",
+    b"\xff", b"\x1b[1m", b"2024-04-28T08:00:00.1Z stdout P ",
 ]  # fmt: skip
 
 
@@ -123,7 +125,7 @@ def test_any_bytes_are_read_alike_however_they_are_cut(raw, chunk):
 @pytest.mark.parametrize("word", [*WORDS, b"a", b" ", b"Killed process 12 (x) ", b"oom-kill ", b"x: y: ", b"| ", b"> "])
 @pytest.mark.parametrize(
     "before",
-    [b"", b"[    1.000000] Killed process 5 (", b"oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset="],
+    [b"", b"[    1.000000] Killed process 5 (", DECISION.partition("/")[0].encode()],
 )
 def test_a_line_of_a_mebibyte_takes_no_time(word, before):
     raw = before + word.replace(b"\n", b"") * ((1 << 20) // len(word)) + b"\n"
@@ -141,9 +143,9 @@ def test_many_lines_take_time_in_proportion(word):
         read(raw)
         return time.process_time() - begun
 
-    few = min(seconds(200) for _ in range(3))
+    few = min(seconds(100) for _ in range(3))
 
-    assert seconds(3200) < max(few * 16 * 6, 0.5)
+    assert seconds(1600) < max(few * 16 * 6, 0.5)
 
 
 def test_what_is_kept_of_tables_is_bounded():
