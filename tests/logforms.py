@@ -150,6 +150,8 @@ FORMS: dict[str, Form] = {
     "dmesg, whole seconds": _simple(lambda r: f"[{r.usec // 1_000_000:5d}] {r.text}"),
     "dmesg -x": _simple(lambda r: f"kern  :{'info' if r.level == 6 else 'warn':<6}: {r.stamp}{r.text}"),
     "dmesg -r": _simple(lambda r: f"<{r.level}>{r.stamp}{r.text}"),
+    "dmesg -d": _simple(lambda r: f"{r.stamp[:-2]} <    0.000011>] {r.text}"),
+    "dmesg -H": _simple(lambda r: f"[  +0.000011] {r.text}"),
     "dmesg -T": _simple(lambda r: f"[{r.wall:%a} {r.month_day} {r.wall:%H:%M:%S %Y}] {r.text}"),
     "dmesg -T, Chinese": _simple(lambda r: f"[日 {r.wall.month}月 {r.wall.day:2d} {r.wall:%H:%M:%S %Y}] {r.text}"),
     "dmesg -T, Russian": _simple(
@@ -181,6 +183,15 @@ FORMS: dict[str, Form] = {
     "journalctl -o short-iso": _simple(
         lambda r: f"{r.wall:%Y-%m-%dT%H:%M:%S}+0200 {HOST} kernel: " + r.text.replace("\n", "\n" + " " * 41)
     ),
+    "journalctl -o short-full": _simple(
+        lambda r: f"{r.wall:%a %Y-%m-%d %H:%M:%S} CEST {HOST} kernel: " + r.text.replace("\n", "\n" + " " * 47)
+    ),
+    "journalctl -o short-unix": _simple(
+        lambda r: f"{r.wall.timestamp():.6f} {HOST} kernel: " + r.text.replace("\n", "\n" + " " * 35)
+    ),
+    "journalctl -o short-delta": _simple(
+        lambda r: f"{r.stamp[:-2]} <    0.000011 >] {HOST} kernel: " + r.text.replace("\n", "\n" + " " * 48)
+    ),
     "journalctl -o short-monotonic": _simple(
         lambda r: f"{r.stamp}{HOST} kernel: " + r.text.replace("\n", "\n" + " " * 31)
     ),
@@ -204,6 +215,7 @@ FORMS: dict[str, Form] = {
     "wrapped by a mail program": _around(dmesg, _mail),
     "HTML": _around(dmesg, _html),
     "colours": _simple(lambda r: f"\x1b[32m{r.stamp}\x1b[0m\x1b[33m{r.text}\x1b[0m"),
+    "PowerShell, UTF-16": lambda records: b"\xff\xfe" + dmesg(records).decode("utf-8", "replace").encode("utf-16-le"),
     "CRLF": _around(dmesg, lambda text, _: f"{text}\r"),
     "bare text": _simple(lambda r: r.text),
 }

@@ -14,6 +14,8 @@ AFTER = 400
 MOST_STREAMS = 16
 """Writers whose lines are kept apart; of more the one that has been silent longest is given up."""
 MARKUP_LINES = 64
+_WIDE = (b"\xff\xfe", b"\xfe\xff")
+_BEFORE_ALL = "\ufeff", "\\xff\\xfe", "\\xfe\\xff"
 
 
 class KernelLogReader:
@@ -26,14 +28,24 @@ class KernelLogReader:
         self._last_key: tuple[str | None, str | None] = (None, None)
         self._last_number = 0
         self._prefixed = False
+        self._first = b""
+        self._wide: bool | None = None
+        """Whether it is UTF-16, as PowerShell writes: what the kernel says is found without its zeros."""
 
     def feed(self, chunk: bytes) -> list[LogEvent]:
         """What is known now. A record is known once the next one has begun."""
-        return self._read(self._near.feed(chunk))
+        if self._wide is None:
+            chunk = self._first + chunk
+            if len(chunk) < 2:
+                self._first = chunk
+                return []
+            self._first, self._wide = b"", chunk[:2] in _WIDE
+        return self._read(self._near.feed(chunk.translate(None, b"\0") if self._wide else chunk))
 
     def end(self) -> list[LogEvent]:
         """Nothing more will come."""
-        events = self._read(self._near.end())
+        first, self._first = self._first, b""
+        events = self._read(self._near.feed(first)) + self._read(self._near.end())
         return events + self._flush()
 
     def _read(self, lines: Iterable[tuple[int, bytes]]) -> list[LogEvent]:
@@ -49,6 +61,9 @@ class KernelLogReader:
         return events
 
     def _line(self, text: str, number: int) -> list[LogEvent]:
+        if number == 1:
+            for mark in _BEFORE_ALL:
+                text = text.removeprefix(mark)
         ended: list[Line] = []
         taken = self._journal.take(text, number, ended)
         events = [event for line in ended for event in self._push(line)]

@@ -15,6 +15,7 @@ from tracer.logs.prefixes.shape import (
     takes_stamp,
     takes_time,
 )
+from tracer.logs.prefixes.walltime import from_epoch_usec
 
 _CLOCK = r"(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2})"
 _FRACTION = r"(?P<fraction>[0-9]{1,9})"
@@ -67,6 +68,11 @@ def _whole_seconds(line: Line, match: re.Match[str]) -> bool:
     # A row of a task table begins alike: `[ 4711]     0  4711 ...`.
     row = re.match(r" {1,12}[0-9]{1,10} {1,12}[0-9]{1,10} {1,12}[0-9]", line.text[match.end() : match.end() + 60])
     return row is None and takes_stamp(line, match)
+
+
+def _epoch(line: Line, match: re.Match[str]) -> bool:
+    line.wall = from_epoch_usec(int(match["epoch"]) * 1_000_000 + int(match["usec"]))
+    return takes_identifier(line, match)
 
 
 def _classic(line: Line, match: re.Match[str]) -> bool:
@@ -126,6 +132,15 @@ PREFIXES: tuple[Prefix, ...] = (
         lambda line, match: takes_time(line, match) and takes_identifier(line, match),
     ),
     _rule("iso", TIME, rf"\[?{_ISO}\]?:?(?: |$)", takes_time),
+    # journalctl -o short-full, whose zone is a name, and short-unix
+    _rule(
+        "journal-full",
+        TIME,
+        rf"(?:{_WORD} )?{_DATE} {_CLOCK}(?:\.{_FRACTION})? (?P<zone>[A-Z]{{2,5}}|[+-][0-9]{{2}}(?:[0-9]{{2}})?) "
+        rf"{_HOST} {_IDENTIFIER}",
+        lambda line, match: takes_time(line, match) and takes_identifier(line, match),
+    ),
+    _rule("journal-unix", TIME, rf"(?P<epoch>[0-9]{{9,11}})\.(?P<usec>[0-9]{{6}}) {_HOST} {_IDENTIFIER}", _epoch),
     # Mon DD HH:MM:SS, and DD Mon as some locales have it; a year before, behind or nowhere; a host or none
     _rule(
         "syslog",
@@ -154,6 +169,8 @@ PREFIXES: tuple[Prefix, ...] = (
         "dmesg-d", STAMP, r"\[ {0,8}(?P<seconds>[0-9]{1,10})\.(?P<micros>[0-9]{6}) <[ 0-9.+-]{1,20}>\] ?", takes_stamp
     ),
     _rule("dmesg", STAMP, r"\[? {0,8}(?P<seconds>[0-9]{1,10})\.(?P<micros>[0-9]{6}) ?\](?: |$|(?=\[))", takes_stamp),
+    # dmesg -H: seconds since the record before, and a minute of the day now and then
+    _rule("dmesg-H", STAMP, r"\[(?: {0,8}\+[0-9]{1,8}\.[0-9]{6}|[A-Z][a-z]{2} {0,2}[0-9]{1,2} [0-9]{2}:[0-9]{2})\] "),
     _rule("dmesg-seconds", STAMP, r"\[ {0,8}(?P<seconds>[0-9]{1,10})\] ", _whole_seconds),
     # journalctl -o short-monotonic
     _rule("monotonic", BEHIND, rf"{_HOST} (?P<identifier>kernel): ", takes_identifier),
@@ -162,11 +179,12 @@ PREFIXES: tuple[Prefix, ...] = (
 
 _DIGITS = frozenset({
     "kmsg", "cri", "compose", "dmesg-iso", "iso-syslog", "iso-kernel", "iso", "syslog-day-first", "dmesg", "monotonic",
+    "journal-full", "journal-unix",
 })  # fmt: skip
-_BRACKETS = frozenset({"pod", "iso", "dmesg-T", "dmesg-d", "dmesg", "dmesg-seconds", "caller"})
+_BRACKETS = frozenset({"pod", "iso", "dmesg-T", "dmesg-d", "dmesg", "dmesg-H", "dmesg-seconds", "caller"})
 _BLANKS = frozenset({"quoted", "dmesg"})
 _ANGLES = frozenset({"rfc5424", "dmesg-r", "priority", "monotonic"})
-_LETTERS = frozenset({"compose", "talos", "dmesg-x", "syslog", "syslog-day-first", "monotonic"})
+_LETTERS = frozenset({"compose", "talos", "dmesg-x", "journal-full", "syslog", "syslog-day-first", "monotonic"})
 
 
 def _those(names: frozenset[str]) -> tuple[Prefix, ...]:

@@ -110,5 +110,5 @@ def _offset(zone: str | None) -> int | None:
         return 0
     if zone[0] not in "+-":
         return None  # CEST and the like: several zones share a name
-    minutes = int(zone[1:3]) * 60 + int(zone[-2:])
+    minutes = int(zone[1:3]) * 60 + (int(zone[-2:]) if len(zone) > 3 else 0)
     return -minutes if zone[0] == "-" else minutes

@@ -16,7 +16,7 @@ _ISO = re.compile(
     r"(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})[T ](?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):"
     r"(?P<second>[0-9]{2})(?:[.,](?P<fraction>[0-9]{1,9})[0-9]{0,9})? ?(?P<zone>Z|UTC|[+-][0-9]{2}:?[0-9]{2})?"
 )
-_TEXTS = ("log", "message", "msg", "MESSAGE", "text")
+_TEXTS = ("log", "message", "msg", "MESSAGE", "text", "textPayload", "line")
 _TIMES = ("time", "@timestamp", "timestamp", "ts")
 _MARKUP = re.compile(r"<(?:br|/?(?:p|div|span|pre|code|td|tr|li|b|i|em|strong|font|wbr))(?: [^<>]{0,256})?/?>")
 _BREAK = re.compile(r"<(?:br|/p|/div|/li|/tr)(?: [^<>]{0,64})? ?/?>")

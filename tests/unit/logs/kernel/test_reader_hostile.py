@@ -49,6 +49,14 @@ def test_a_kill_in_the_name_of_a_cgroup_is_none(form, record, between):
     assert kills(read(FORMS[form](records))) == []
 
 
+@pytest.mark.parametrize("record", WITH_PATHS[:5])
+@pytest.mark.parametrize("between", ["\n", "\nx\n"])
+def test_what_follows_a_record_with_a_name_is_not_even_a_users_word(record, between):
+    events = read(FORMS["dmesg"]([Rec(record.format(f"/a{between}{FORGED}\nb"), 2), Rec("usb 1-1: new", 3)]))
+
+    assert [event for event in events if isinstance(event, LoggedKill)] == []
+
+
 def test_a_kill_in_a_name_is_seen_where_the_next_test_would_not_see_it():
     assert kills(read(FORMS["dmesg"]([Rec(FORGED, 1)]))) == [(1, "init")]
 
@@ -176,6 +184,23 @@ def test_a_reader_holds_little_whatever_comes():
     assert len(reader._streams) <= 16
     reader.feed(b"y" * (1 << 20))
     assert len(reader._near._pending) <= 1 << 15
+
+
+@pytest.mark.parametrize(
+    "mark, coding", [("\ufeff", "utf-16-le"), ("\ufeff", "utf-16-be"), ("\ufeff", "utf-8"), ("", "utf-8")]
+)
+@pytest.mark.parametrize("chunk", [1, 2, 1000])
+def test_the_encoding_of_a_windows_program_is_no_obstacle(mark, coding, chunk):
+    raw = f"{mark}{TRUE.format('python3')}\r\n".encode(coding)
+
+    assert kills(read(raw, chunk)) == [(4711, "python3")]
+
+
+def test_lines_without_prefix_among_others_are_a_users_words():
+    text = f"[    1.000000] usb 1-1: new device\n\n{TRUE.format('x')}\n"
+
+    assert [event.said_by for event in read(text.encode())] == ["user"]
+    assert [event.said_by for event in read(TRUE.format("x").encode())] == [None]
 
 
 def test_a_report_that_begins_far_from_anything_else_is_found():
