@@ -41,7 +41,7 @@ def test_the_examples_of_the_architecture_define_what_they_show():
     for example in shown:
         exec(compile(example, "README.md", "exec"), {"__name__": "example"})
 
-    assert len(shown) == 5
+    assert len(shown) == 6
 
 
 def test_every_test_that_is_named_exists():
