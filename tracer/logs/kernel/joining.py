@@ -7,12 +7,13 @@ name in it may have them. Which of the three it was, the lines themselves do not
 
 import functools
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
-from tracer.events import LogEvent, LoggedDecision, LoggedInvocation, LoggedOther
+from tracer.events import LogEvent, LoggedDecision, LoggedInvocation, LoggedKill, LoggedOther
 from tracer.logs.kernel import FAMILIES, older
 from tracer.logs.kernel.shape import TEXT_CHARS, Stamp
 
@@ -21,6 +22,7 @@ MOST_JOINED = 12
 _MOST_MIXED = 4
 _COMM_BYTES = 15
 _SEPARATORS = ("", " ", "\n")
+_UID_LAST = re.compile(r", UID:[0-9]+\Z")
 _OF_PLACE = frozenset(LogEvent.__struct_fields__)
 
 
@@ -47,7 +49,7 @@ def strict(text: str, stamp: Stamp) -> LogEvent | None:
     for parse in FAMILIES:
         event = parse(text, stamp)
         if event is not None:
-            return None if _is_cut(event) else event
+            return None if _is_cut(event) else _without_cut_uid(event)
     return None
 
 
@@ -110,6 +112,13 @@ def _agreed(events: Sequence[LogEvent], text: str, stamp: Stamp) -> LogEvent:
 @functools.lru_cache(maxsize=32)
 def _fields(kind: type[LogEvent]) -> list[tuple[str, bool]]:
     return [(field.name, field.required) for field in msgspec.structs.fields(kind) if field.name not in _OF_PLACE]
+
+
+def _without_cut_uid(event: LogEvent) -> LogEvent:
+    # No kernel ends the line of a kill with the uid.
+    if isinstance(event, LoggedKill) and _UID_LAST.search(event.text):
+        return msgspec.structs.replace(event, uid=None)
+    return event
 
 
 def _is_cut(event: LogEvent) -> bool:

@@ -116,6 +116,8 @@ def _comm(rest: str) -> tuple[str | None, str]:
     for match in _FIRST_SIZE.finditer(inner):
         end = match
     if end is not None:
+        if len(inner.encode("utf-8", "replace")) < _COMM_BYTES + len(") total-vm:"):
+            return None, ""  # cut so early that all of it may be a name
         comm = inner[: end.start()]
         return (comm, inner[end.start() + 1 :]) if _fits(comm) else (None, inner[end.start() + 1 :])
     whole = re.fullmatch(r"(?P<comm>.*)\)[,.\s]*", inner, re.DOTALL)
