@@ -24,6 +24,7 @@ from tracer.events import (
     LoggedKill,
     LoggedOwner,
     LoggedReaped,
+    LoggedStats,
     LoggedTasks,
     LoggedTrigger,
     LoggedUsage,
@@ -94,6 +95,7 @@ _LOOKS: dict[str, Callable[[Sequence[LogEvent]], Any]] = {
     "said_by": lambda events: _first(events, LoggedKill, "said_by"),
     "hosts": lambda events: [host for (host,) in _all(events, LoggedKill, "host")],
     "events": len,
+    "stats": lambda events: _first(events, LoggedStats, "values"),
     "memcg": lambda events: next(
         (event.memcg for event in events if isinstance(event, LoggedKill | LoggedChoice) and event.memcg is not None),
         None,

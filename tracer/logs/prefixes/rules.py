@@ -60,7 +60,8 @@ def _kmsg(line: Line, match: re.Match[str]) -> bool:
     takes_facility(line, match)
     line.said_by = "kernel" if line.said_by == "name" else line.said_by
     line.seq, line.usec = int(match["seq"]), int(match["usec"])
-    line.fragment = match["flag"] in "c+"
+    # Until 4.9 a line begins with `c` and goes on with `+`; since then all parts but the first have `c`.
+    line.fragment = match["flag"] == "+" or (match["flag"] == "c" and line.text.startswith(" ", match.end()))
     return max(line.seq, line.usec) < 1 << 63
 
 
