@@ -26,7 +26,7 @@ _NAMES = {
 _COLUMNS = frozenset(_NAMES) | {"nr_ptes", "nr_pmds", "nr_puds", "cpu", "oom_adj", "nrss", "(01)nrss", "name"}
 
 _STATS = re.compile(r"Memory cgroup stats for (?P<rest>.*)", re.DOTALL)
-_VALUE = re.compile(r"[a-z0-9_()]{1,48} -?\d{1,19}")
+_VALUE = re.compile(r"[a-z0-9_()]{1,48} -?\d{1,18}")
 _OLD_VALUE = re.compile(r"(?P<key>[a-z0-9_()]{1,48}):(?P<size>\d{1,16})KB")
 
 

@@ -3,13 +3,14 @@
 
 import time
 
+import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.kernel_logs import cases, read
 from tests.logforms import FORMS, LINE_ENDS_LOST, Rec
 from tests.strategies import hostile_comms
-from tracer.events import LoggedDecision, LoggedInvocation, LoggedKill, LoggedStats, LoggedTasks
+from tracer.events import AnyEvent, LoggedDecision, LoggedInvocation, LoggedKill, LoggedStats, LoggedTasks
 from tracer.logs.kernel.reader import KernelLogReader
 from tracer.logs.kernel.tables import MOST_ROWS, MOST_VALUES
 
@@ -127,7 +128,10 @@ WORDS = [
 )
 @settings(deadline=None, max_examples=300)
 def test_any_bytes_are_read_alike_however_they_are_cut(raw, chunk):
-    assert read(raw, chunk) == read(raw)
+    events = read(raw)
+
+    assert read(raw, chunk) == events
+    assert msgspec.json.decode(msgspec.json.encode(events), type=list[AnyEvent]) == events
 
 
 @pytest.mark.parametrize("word", [*WORDS, b"a", b" ", b"Killed process 12 (x) ", b"oom-kill ", b"x: y: ", b"| ", b"> "])
