@@ -28,6 +28,7 @@ from tracer.events import (
     LoggedTasks,
     LoggedTrigger,
     LoggedUsage,
+    LoggedXid,
 )
 from tracer.logs.kernel.reader import KernelLogReader
 
@@ -87,6 +88,7 @@ _LOOKS: dict[str, Callable[[Sequence[LogEvent]], Any]] = {
     "chosen": lambda events: _all(events, LoggedChoice, "pid", "comm"),
     "reaped": lambda events: _all(events, LoggedReaped, "pid", "comm"),
     "trigger": lambda events: _first(events, LoggedInvocation, "comm"),
+    "xid": lambda events: _all(events, LoggedXid, "xid", "pid"),
     "release": lambda events: _first(events, LoggedTrigger, "release"),
     "constraint": lambda events: _first(events, LoggedDecision, "constraint"),
     "decided_pid": lambda events: _first(events, LoggedDecision, "tgid"),
