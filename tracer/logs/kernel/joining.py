@@ -98,20 +98,21 @@ def _agreed(events: Sequence[LogEvent], text: str, stamp: Stamp) -> LogEvent:
     if any(type(event) is not type(first) for event in events):
         return LoggedOther(about="report", **stamp.fields(text))
     changes: dict[str, Any] = {"text": text[:TEXT_CHARS]}
-    for field, required in _fields(type(first)):
+    for field, required, default in _fields(type(first)):
         values = {value for event in events if (value := getattr(event, field)) is not None}
         if len(values) > 1:
             if required:
                 return LoggedOther(about="report", **stamp.fields(text))
-            changes[field] = None
+            changes[field] = default
         elif values:
             changes[field] = values.pop()
     return msgspec.structs.replace(first, **changes)
 
 
 @functools.lru_cache(maxsize=32)
-def _fields(kind: type[LogEvent]) -> list[tuple[str, bool]]:
-    return [(field.name, field.required) for field in msgspec.structs.fields(kind) if field.name not in _OF_PLACE]
+def _fields(kind: type[LogEvent]) -> list[tuple[str, bool, Any]]:
+    fields = (field for field in msgspec.structs.fields(kind) if field.name not in _OF_PLACE)
+    return [(field.name, field.required, None if field.required else field.default) for field in fields]
 
 
 def _without_cut_uid(event: LogEvent) -> LogEvent:
