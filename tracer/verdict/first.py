@@ -14,6 +14,8 @@ from tracer.verdict.windows import SOON_NS
 
 REPEATED_NS = 5 * NS_PER_S
 """A shell that exits with 128 + the signal of its last command does so within this."""
+REFUSED = frozenset({"shm_exhausted", "cuda_oom", "pinned_host_memory"})
+"""Memory of another kind that a process could not do without."""
 ONE_BLOW_NS = 1 * NS_PER_S
 """A signal to a process group reaches its members in any order within this."""
 
@@ -62,7 +64,7 @@ def _can_have_failed_it(case: Case, finding: Finding, explained: ProcessId | Non
     if any(_in_training(case, one) or one in case.tops for one in finding.ids):
         return True
     end = case.root_death
-    if finding.kind == "oom" or finding.incident.cause == "shm_exhausted":
+    if finding.kind == "oom" or finding.incident.cause in REFUSED:
         return end is None or end.at_ns - finding.at_ns <= SOON_NS
     return identity == explained
 

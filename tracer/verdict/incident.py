@@ -9,6 +9,7 @@ import msgspec
 
 from tracer.attribution.tree import HowKnown
 from tracer.events import Attached, ProcessId
+from tracer.verdict.cuda.facts import Cuda
 from tracer.verdict.deaths import Death, find_deaths
 from tracer.verdict.kills import Kills, find_kills
 from tracer.verdict.model import Incident, Link, Reconciliation, Rung, Status, Strength
@@ -48,6 +49,11 @@ class Case:
         """The roots that are of the job, and what stands for it below those."""
         end = self.root_death
         return own_roots(self.story) | ({end.id} if end is not None else set())
+
+    @cached_property
+    def cuda(self) -> Cuda:
+        """What was seen of CUDA."""
+        return Cuda(self.story, self.deaths)
 
     @cached_property
     def counters(self) -> Reconciliation | None:

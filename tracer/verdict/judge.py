@@ -12,7 +12,7 @@ from tracer.verdict.first import first_failure
 from tracer.verdict.incident import Case, Finding
 from tracer.verdict.model import Collateral, Job, Report, Verdict
 from tracer.verdict.reconcile import caveats
-from tracer.verdict.rules import counted, exited, host_oom, signals, sigterm, stall
+from tracer.verdict.rules import counted, cuda_oom, cuda_said, exited, host_oom, signals, sigterm, stall
 from tracer.verdict.story import Story
 from tracer.verdict.timeline import build
 
@@ -32,7 +32,12 @@ def judge(events: Iterable[AnyEvent], *, recording: str | None = None) -> Report
     meant = {identity for finding in counts for identity in finding.ids}
     # That somebody sent a SIGKILL, unseen, is no news beside the count that tells of one.
     ended = [f for f in signals.find(case) if f.incident.cause != "inconclusive" or not set(f.ids) <= meant]
-    findings = sorted([*host_oom.find(case), *counts, *ended, *sigterm.find(case)], key=lambda f: (f.at_ns, f.ids))
+    refused = list(cuda_oom.find(case))
+    known = {one.ids[0] for one in refused} | set(case.kills.by_id)
+    refused += cuda_said.find(case, known | meant)
+    of_cuda = {finding.ids[0] for finding in refused}  # an exception that nobody caught ends by SIGABRT
+    ended = [f for f in (*ended, *sigterm.find(case)) if not set(f.ids) <= of_cuda]
+    findings = sorted([*host_oom.find(case), *counts, *refused, *ended], key=lambda f: (f.at_ns, f.ids))
     stalls = list(stall.find(case))
     primary = first_failure(case, findings, end)
     if primary is end and case.root_death is None and stalls:

@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from tracer.attribution.places import Place
+from tracer.verdict.cuda.model import CudaFacts
 
 VERDICT_SCHEMA = "oomtrace.verdict/1"
 
@@ -251,6 +252,8 @@ class Incident(Struct, frozen=True, kw_only=True):
     remedies: tuple[Remedy, ...] = ()
     collateral: tuple[Collateral, ...] = ()
     caveats: tuple[str, ...] = ()
+    cuda: CudaFacts | None = None
+    """Whose calls were watched, what was refused and held; `None`: nothing of that was looked for."""
 
 
 class Job(Struct, frozen=True, kw_only=True):
@@ -330,7 +333,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     """`None`: no counter of OOM kills was read."""
 
 
-EntryKind = Literal["start", "memory", "reclaim", "oom", "mark", "signal", "kill", "exit", "gone", "log", "note"]
+EntryKind = Literal["start", "memory", "reclaim", "oom", "mark", "signal", "kill", "exit", "gone", "log", "gpu", "note"]
 
 
 class Series(Struct, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from tracer.events.signals import SIGKILL, SIGTERM
 from tracer.units import MIB, NS_PER_S, format_bytes, format_duration
 from tracer.verdict import growth, people, said_rows, senders, terminations
 from tracer.verdict.counters import rises
+from tracer.verdict.cuda import rows as cuda_rows
 from tracer.verdict.deaths import Death, signal_name
 from tracer.verdict.folding import folded
 from tracer.verdict.incident import TRAINING_ROLES, Case, Finding
@@ -45,6 +46,7 @@ def build(case: Case, primary: Finding, downed: set[ProcessId]) -> tuple[Entry, 
         *_gone(case, primary),
         *_counted(case, primary),
         *said_rows.rows(case, primary),
+        *cuda_rows.rows(case, primary),
     ]
     ordered = sorted(entries, key=lambda e: (e.at_ns, e.kind != "memory", e.who))
     return tuple(_thinned(folded(ordered)))

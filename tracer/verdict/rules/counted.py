@@ -7,10 +7,12 @@ from tracer.events import LoggedKill, ProcessId
 from tracer.events.signals import SIGKILL
 from tracer.verdict import growth, people
 from tracer.verdict.counters import Counted, count_kills
+from tracer.verdict.cuda import document
+from tracer.verdict.cuda.link import not_cuda
 from tracer.verdict.incident import Case, Finding, belongs, strength
 from tracer.verdict.limit_counted import limit_by_counters
 from tracer.verdict.model import Incident, Link, Process, Status, Strength
-from tracer.verdict.rules.host_oom import HEADLINES, SURE, not_cuda, ran_out
+from tracer.verdict.rules.host_oom import headline, ran_out
 
 MOST_NAMED = 6
 
@@ -30,7 +32,13 @@ def _finding(case: Case, counted: Counted) -> Finding:
     ends += [case.root_death.at_ns] if case.root_death is not None else []
     at_ns = max(rise.from_ns, min([*ends, rise.to_ns]))
     shortage = limit_by_counters(story, counted.rise)
-    links = (_killed(case, counted), ran_out(shortage), _belongs(case, counted), _died(case, counted), not_cuda())
+    links = (
+        _killed(case, counted),
+        ran_out(shortage),
+        _belongs(case, counted),
+        _died(case, counted),
+        not_cuda(case, at_ns, shortage.limit),
+    )
     sure: Strength = strength(links, ()) if counted.sure else "possible"
     found = growth.growths(story, at_ns)
     told = tuple(people.process(story, one) for one in victims) or tuple(map(_from_log, counted.logged))
@@ -42,7 +50,7 @@ def _finding(case: Case, counted: Counted) -> Finding:
             cause=shortage.cause,
             strength=sure,
             at=story.utc(at_ns),
-            headline=f"{SURE[sure]} {HEADLINES[shortage.cause]}",
+            headline=headline(sure, shortage.cause, links),
             summary=_summary(case, counted, at_ns),
             victim=next(iter(told), None),
             victims=told,
@@ -51,6 +59,7 @@ def _finding(case: Case, counted: Counted) -> Finding:
             limit=shortage.limit,
             signal=SIGKILL,
             proof=links,
+            cuda=document.build(case, at_ns),
             caveats=() if rise.own else (f"The count is of {_whose(counted)}: others may live there as well.",),
         ),
     )

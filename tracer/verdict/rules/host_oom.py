@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kills by the kernel for want of host memory: one incident a shortage, with the five links of its proof."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -9,11 +9,13 @@ from tracer.events import IdentityBy, MarkedEnded
 from tracer.events.signals import SIGKILL
 from tracer.units import NS_PER_S, format_bytes, format_duration
 from tracer.verdict import growth, people, senders
+from tracer.verdict.cuda import document, unaccounted
+from tracer.verdict.cuda.link import not_cuda
 from tracer.verdict.incident import Case, Finding, belongs, doubt_caveats, strength
 from tracer.verdict.kills import Kill
 from tracer.verdict.limit import Shortage
 from tracer.verdict.limit_counted import shortage_of
-from tracer.verdict.model import Incident, Link, Status
+from tracer.verdict.model import Cause, Incident, Link, Status, Strength
 from tracer.verdict.story import SCALAR_SUFFIX
 
 ONE_INCIDENT_NS = 1 * NS_PER_S
@@ -94,7 +96,7 @@ def _finding(case: Case, shots: list[_Shot]) -> Finding:
         ran_out(shortage),
         belongs(story, kill.id),
         _died(case, kill),
-        not_cuda(),
+        not_cuda(case, kill.at_ns, shortage.limit),
     )
     sure = strength(links, doubts)
     found = growth.growths(story, kill.at_ns, [s.kill for s in shots])
@@ -103,6 +105,7 @@ def _finding(case: Case, shots: list[_Shot]) -> Finding:
     together = growth.together(story, found, shared_bytes) if grown is None else None
     caveats = [*doubt_caveats(doubts), *shortage.caveats, *_log_disagrees(kill), *_told_to_end(case, shots)]
     caveats += case.said.otherwise(kill.id, signal=SIGKILL, at_ns=kill.at_ns)
+    caveats += _unaccounted(case, shortage, kill.at_ns)
     if grown is not None and grown.pid not in {s.kill.id.tgid for s in shots}:
         caveats.append(f"The kernel chose {people.describe(story, kill.id)}, but it was another process that grew.")
     elif grown is None and together is not None and growth.is_flat(found, kill.id):
@@ -119,7 +122,7 @@ def _finding(case: Case, shots: list[_Shot]) -> Finding:
         cause=shortage.cause,
         strength=sure,
         at=story.utc(kill.at_ns),
-        headline=f"{SURE[sure]} {HEADLINES[shortage.cause]}",
+        headline=headline(sure, shortage.cause, links),
         summary=_summary(case, shots),
         victim=people.process(story, kill.id, kill),
         victims=tuple(people.process(story, s.kill.id, s.kill) for s in shots),
@@ -131,8 +134,22 @@ def _finding(case: Case, shots: list[_Shot]) -> Finding:
         signal=SIGKILL,
         proof=links,
         caveats=tuple(dict.fromkeys(caveats)),
+        cuda=document.build(case, kill.at_ns),
     )
     return Finding(at_ns=kill.at_ns, ids=tuple(s.kill.id for s in shots), incident=incident, kind="oom")
+
+
+def headline(sure: Strength, cause: Cause, links: Sequence[Link]) -> str:
+    """That it was no CUDA allocation is said only where link 5 was seen."""
+    ruled_out = cause != "operator_oom" and any(link.link == 5 and link.status == "present" for link in links)
+    return f"{SURE[sure]} {HEADLINES[cause]}{', not a CUDA allocation' if ruled_out else ''}"
+
+
+def _unaccounted(case: Case, shortage: Shortage, at_ns: int) -> Iterable[str]:
+    """Where the machine ran out, and not a cgroup that has its own accounts."""
+    found = None if shortage.cause == "host_oom_cgroup" else unaccounted.unaccounted(case.story, at_ns)
+    if found is not None and found.material:
+        yield unaccounted.statement(found, case.cuda.held(at_ns).pinned_bytes)
 
 
 def _told_to_end(case: Case, shots: list[_Shot]) -> Iterable[str]:
@@ -280,9 +297,3 @@ def _thread_ended(case: Case, kill: Kill, ended: MarkedEnded) -> Link:
         rung="bpf_scalars",
         via=case.story.hook_names(f"sched_process_exit{SCALAR_SUFFIX}"),
     )
-
-
-def not_cuda() -> Link:
-    """GPU calls are not watched by this version: nothing may be claimed."""
-    statement = "GPU calls were not watched: this speaks of host RAM alone"
-    return Link(link=5, name="not CUDA", status="not_observed", statement=statement)

@@ -35,7 +35,7 @@ def write_headline(page: Page, incident: Incident) -> None:
         page.text(Text(page.tame(incident.summary)))
 
 
-_NO_VICTIM = frozenset({"exited", "crash", "cuda_oom", "inconclusive"})
+_NO_VICTIM = frozenset({"exited", "crash", "cuda_oom", "pinned_host_memory", "inconclusive"})
 """Nobody is known to have done anything to it."""
 
 

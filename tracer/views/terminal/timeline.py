@@ -12,7 +12,7 @@ from tracer.views.terminal.sparkline import sparkline
 
 _KIND_STYLES: dict[EntryKind, str] = {
     "memory": "cyan", "reclaim": "magenta", "oom": "red", "mark": "red", "signal": "red", "kill": "bold red",
-    "exit": "yellow", "gone": "yellow",
+    "exit": "yellow", "gone": "yellow", "gpu": "blue",
 }  # fmt: skip
 _GUTTER = 2
 

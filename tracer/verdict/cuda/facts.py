@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All that is known of CUDA in one recording, put together once: coverage, calls, losses, who counts at a moment."""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from tracer.events import CudaMemory, Losses, ProcessId
+from tracer.events.signals import SIGABRT
+from tracer.units import NS_PER_MS
+from tracer.verdict.cuda.calls import Calls, Failure, Held, memory_of
+from tracer.verdict.cuda.coverage import Coverage, Watch
+from tracer.verdict.deaths import Death
+from tracer.verdict.story import Story
+
+CUDA_HOOK = "uprobe:libcuda"
+"""As `Link.via` has it."""
+TOO_SHORT_NS = 200 * NS_PER_MS
+"""To make a context on a GPU takes longer than such a life."""
+TRAINING = frozenset({"launcher", "rank", "dataloader_worker"})
+RELEVANT = ("process_forked", "process_execed", "process_exited", "cuda_call", "cuda_totals")
+"""Records whose loss hides a process or a call."""
+
+
+class Cuda:
+    """Of one recording."""
+
+    def __init__(self, story: Story, deaths: Sequence[Death]) -> None:
+        self.story = story
+        self.coverage = Coverage(story)
+        self.calls = Calls(story)
+        self._deaths = {death.id: death for death in deaths}
+
+    @property
+    def watched_at_all(self) -> bool:
+        """Whether anything of CUDA was looked for."""
+        return self.coverage.looked or bool(self.calls.callers)
+
+    @cached_property
+    def processes(self) -> Sequence[ProcessId]:
+        """All of the job: by forks, by the tree filter, by their calls."""
+        tree = self.story.tree
+        claimed = [member.id for member in tree.processes.values() if member.claimed]
+        return tuple(dict.fromkeys([*tree.members, *claimed, *sorted(self.calls.callers)]))
+
+    def ended_well(self, identity: ProcessId, at_ns: int) -> bool:
+        """Gone by then, and not of a failure of its own: whatever it held was given back."""
+        death = self._deaths.get(identity)
+        if death is None or death.at_ns >= at_ns:
+            return False
+        return not death.failed or bool(death.signal and death.signal != SIGABRT)
+
+    def too_short(self, identity: ProcessId, at_ns: int) -> bool:
+        """Gone by then, of a failure, after so short a life that it cannot have used a GPU; and no part of training."""
+        death, member = self._deaths.get(identity), self.story.tree.processes.get(identity)
+        role = self.story.roles.get(identity)
+        if death is None or death.at_ns >= at_ns or member is None or member.fork is None:
+            return False
+        return death.at_ns - member.fork.ts_ns < TOO_SHORT_NS and (role is None or role.name not in TRAINING)
+
+    def there(self, at_ns: int) -> Sequence[ProcessId]:
+        """The processes of the job that had begun by then."""
+        found = []
+        for identity in self.processes:
+            member = self.story.tree.processes.get(identity)
+            began_ns = member.began_ns if member is not None else None
+            if began_ns is None or began_ns <= at_ns:
+                found.append(identity)
+        return found
+
+    def watches(self, at_ns: int) -> Sequence[Watch]:
+        """Of all that were there, ended well or not."""
+        return [self._checked(self.coverage.of(identity, at_ns)) for identity in self.there(at_ns)]
+
+    def _checked(self, watch: Watch) -> Watch:
+        """Who made calls had the library mapped, whatever was seen of its mappings."""
+        if watch.state != "unmapped" or watch.id not in self.calls.callers:
+            return watch
+        return Watch(id=watch.id, state="unknown", why="called libcuda, and was not seen to have it mapped")
+
+    def failures(self, *kinds: CudaMemory) -> Sequence[Failure]:
+        """All calls that failed, of these kinds of memory, in time order."""
+        found = [f for each in self.calls.failures.values() for f in each if memory_of(f.call) in kinds]
+        return sorted(found, key=lambda f: (f.call.ts_ns, f.call.seq))
+
+    def held(self, at_ns: int) -> Held:
+        """By all that were still there."""
+        total = Held()
+        for identity in self.there(at_ns):
+            death = self._deaths.get(identity)
+            if death is None or death.at_ns >= at_ns:
+                total = total.plus(self.calls.held(identity, at_ns))
+        return total
+
+    def lost(self) -> str | None:
+        """Why records may be missing that would change what is said; `None`: none is known to be."""
+        story = self.story
+        last = next(reversed(story.of(Losses)), None)
+        if story.missing_events:
+            return f"{story.missing_events} events are missing from the recording"
+        if last is None:
+            return "the recording ends before it could say whether records were lost"
+        lost = sum(last.dropped.get(kind, 0) for kind in RELEVANT) + last.unknown + last.short + last.untracked
+        return f"{lost} records that matter were lost" if lost else None
