@@ -82,6 +82,14 @@ class Calls:
             return ended
         return next((one for one in reversed(found) if one.ts_ns <= at_ns + AFTER_NS), None)
 
+    def asked(self, identity: ProcessId, at_ns: int) -> int:
+        """How often it asked for device or managed memory up to a moment, as far as that was told."""
+        total = self.totals_at(identity, at_ns)
+        from_ns, count = (0, 0) if total is None else (total.ts_ns, total.device_calls + total.managed_calls)
+        kinds = {CudaMemory.DEVICE, CudaMemory.MANAGED}
+        calls = self.records.get(identity, ())
+        return count + sum(1 for one in calls if from_ns < one.ts_ns <= at_ns and memory_of(one) in kinds)
+
     def held(self, identity: ProcessId, at_ns: int) -> Held:
         """By the newest record before a moment."""
         total = self.totals_at(identity, at_ns)

@@ -22,6 +22,8 @@ UNSEEN_NS = 3 * NS_PER_S
 """A process that was last seen without a GPU library so long before is said to have none; rounds are a second apart."""
 GAP_NS = 2 * NS_PER_S
 """So long a library may have been mapped before the probes stood: making a context alone takes most of that."""
+YOUNG_NS = 500_000_000
+"""In so short a time a fork has not loaded a GPU's driver: until then it has what its parent had."""
 FREES = ("cuMemFree", "cuMemRelease", "cuMemHostUnregister", "cuMemGetInfo")
 """A probe that is missing on one of these makes a balance wrong, and hides no failure."""
 
@@ -95,11 +97,11 @@ class Coverage:
             return Watch(id=identity, state="unknown", why="is known by its calls alone")
         life = self._life(member, at_ns)
         inherited = self._inherited(life, depth)
-        libraries = _libraries(life.looks)
-        if inherited is not None and inherited.libraries:
-            libraries = {**{(lib.device, lib.inode): lib for lib in inherited.libraries}, **libraries}
-        other = [lib for lib in libraries.values() if lib.vendor != "nvidia"]
-        drivers = [lib for lib in libraries.values() if lib.vendor == "nvidia" and lib.name.startswith(DRIVER)]
+        if not life.looks and not (inherited is not None and self._as_forked(life, at_ns)):
+            return Watch(id=identity, state="unknown", why="was not looked at")
+        libraries = self._libraries(life, inherited, at_ns)
+        other = [lib for lib in libraries if lib.vendor != "nvidia"]
+        drivers = [lib for lib in libraries if lib.vendor == "nvidia" and lib.name.startswith(DRIVER)]
         evidence = tuple(look.seq for look in life.looks if look.libraries)[:4]
         if other:
             names = ", ".join(sorted({f"{lib.name} ({lib.vendor})" for lib in other})[:3])
@@ -108,6 +110,22 @@ class Coverage:
         if drivers:
             return self._watched(life, inherited, tuple(drivers), evidence)
         return self._unmapped(life, inherited, at_ns)
+
+    def _libraries(self, life: _Life, inherited: Watch | None, at_ns: int) -> Sequence[GpuLibrary]:
+        """What it had mapped by then, or may have had: what is mapped stays so."""
+        found: dict[tuple[str, int], GpuLibrary] = {}
+        for look in life.looks:
+            late = look.ts_ns > at_ns
+            for lib in look.libraries:
+                if late and (lib.device, lib.inode) not in found:
+                    absence = self._absence(life, inherited, look)
+                    if absence is not None and absence.until_ns >= at_ns:
+                        continue
+                found.setdefault((lib.device, lib.inode), lib)
+        # What a fork has of its parent's is in its own mappings, once somebody looked there.
+        if inherited is not None and not any(look.complete for look in life.looks):
+            found = {**{(lib.device, lib.inode): lib for lib in inherited.libraries}, **found}
+        return tuple(found.values())
 
     def _life(self, member: Member, at_ns: int) -> _Life:
         execs = [one.ts_ns for one in member.execs]
@@ -159,7 +177,7 @@ class Coverage:
             return _Absence(life.began_ns, None)
         if inherited is None or inherited.state != "unmapped":
             return None
-        # Until its fork it had what its parent had; from then on what it was sampled with.
+        # Until its fork it had what its parent had, and as long as it has no more code.
         code = self._code_at(life.member.parent, life.began_ns)
         samples = [s for s in life.samples if s.ts_ns <= last_ns]
         if code is None or not samples or any(s.code_bytes != code for s in samples):
@@ -183,6 +201,16 @@ class Coverage:
         """Rounds went on, and what had changed would have been recorded."""
         return max(from_ns, self._last_round(last_ns) or 0)
 
+    def _as_forked(self, life: _Life, at_ns: int) -> bool:
+        """Whether one that nobody looked at can have mapped nothing of its own by then."""
+        began_ns, last_ns = life.began_ns or 0, min(at_ns, life.end_ns)
+        if last_ns - began_ns <= YOUNG_NS:
+            return True
+        code = self._code_at(life.member.parent, began_ns)
+        samples = [s for s in life.samples if s.ts_ns <= last_ns]
+        same = code is not None and bool(samples) and all(s.code_bytes == code for s in samples)
+        return same and last_ns - self._seen_until(samples[-1].ts_ns, last_ns) <= UNSEEN_NS
+
     def _code_at(self, identity: ProcessId | None, ts_ns: int) -> int | None:
         looks = [one for one in self._looks.get(identity, ()) if one.ts_ns <= ts_ns]
         return looks[-1].code_bytes if looks else None
@@ -195,8 +223,6 @@ class Coverage:
 
         if life.looks and not life.looks[-1].complete:
             return unknown(f"could not be looked into ({life.looks[-1].why_not or 'not to the end'})")
-        if not life.looks and inherited is None:
-            return unknown("was not looked at")
         if not life.looks and inherited is not None and inherited.state != "unmapped":
             return unknown("was not looked at")
         absence = self._absence(life, inherited, None)
@@ -246,10 +272,6 @@ class Coverage:
             return 0
         absence = self._absence(life, inherited, first)
         return None if absence is None else max(0, probed.ts_ns - absence.until_ns)
-
-
-def _libraries(looks: Iterable[CodeLooked]) -> dict[tuple[str, int], GpuLibrary]:
-    return {(lib.device, lib.inode): lib for look in looks for lib in look.libraries}
 
 
 def _has(libraries: Iterable[GpuLibrary], wanted: GpuLibrary) -> bool:

@@ -136,6 +136,9 @@ def _obstacles(case: Case, watches: Sequence[Watch], at_ns: int) -> Iterator[str
         missing = cuda.calls.missing(identity)
         if missing is not None:
             yield f"of {people.describe(story, identity)} {missing}"
+    unplaced = [identity for identity in cuda.there(at_ns) if identity not in story.tree.members]
+    if unplaced:
+        yield f"the fork of {people.describe(story, unplaced[0])} was not recorded, and others may be missing"
     attached = story.job is not None and story.job.attached
     if attached and not story.watched_since_attach("sched_process_fork"):
         yield "not all processes of the job were known from when oomtrace attached on"
@@ -168,17 +171,19 @@ def _present(case: Case, watches: Sequence[Watch], held: Held, at_ns: int) -> _T
     if not watched:
         count = "1 process" if len(watches) == len(passed) + 1 else f"{len(watches) - len(passed)} processes"
         until = min((w.until_ns for w in watches if w.until_ns is not None and _lived(cuda, w, at_ns)), default=at_ns)
-        span = "whole life" if at_ns - until < NS_PER_S // 10 else f"to {format_duration(at_ns - until)} before"
-        text = f"no process of the job had mapped libcuda ({count}, {span}){short}"
+        text = (
+            f"no process of the job had mapped libcuda ({count}, as of {format_duration(at_ns - until)} before){short}"
+        )
         return _Told("present", text, "proc", evidence)
     text = _calls_text(cuda, [w.id for w in watches], at_ns)
     gpu = devices.held_text(devices.used_by(story, [w.id for w in watched], at_ns))
     text += f", {gpu}" if gpu else f", device memory unknown ({devices.why_unknown(story) or 'not sampled'})"
     text += f"; {_host_text(held)}"
     gap_ns = max(w.gap_ns or 0 for w in watched)
-    late = f", within {format_duration(gap_ns)} of their mapping libcuda" if gap_ns else " for their whole life"
-    count = "1 process was" if len(watched) == 1 else f"{len(watched)} processes were"
-    return _Told("present", f"{text}; {count} watched{late}{short}", "bpf", evidence)
+    one = len(watched) == 1
+    count = "the one process with libcuda was" if one else f"the {len(watched)} processes with libcuda were"
+    late = "for life" if not gap_ns else f"from at most {format_duration(gap_ns)} after it was mapped on"
+    return _Told("present", f"{text}; {count} watched {late}{short}", "bpf", evidence)
 
 
 def _lived(cuda: Cuda, watch: Watch, at_ns: int) -> bool:
@@ -187,6 +192,8 @@ def _lived(cuda: Cuda, watch: Watch, at_ns: int) -> bool:
 
 def _host_text(held: Held) -> str:
     """Pinned and managed memory are stated always, registered where there is any: it is the process's own."""
+    if not (held.pinned_bytes or held.managed_bytes or held.registered_bytes):
+        return "no host memory pinned or managed by it"
     text = f"{format_bytes(held.pinned_bytes)} pinned, {format_bytes(held.managed_bytes)} managed"
     return f"{text}, {format_bytes(held.registered_bytes)} registered" if held.registered_bytes else text
 
@@ -203,5 +210,4 @@ def _calls_text(cuda: Cuda, ids: Sequence[ProcessId], at_ns: int) -> str:
 
 def device_calls(cuda: Cuda, ids: Iterable[ProcessId], at_ns: int) -> int:
     """Calls that asked for device or managed memory, up to a moment."""
-    totals = [one for identity in ids if (one := cuda.calls.totals_at(identity, at_ns)) is not None]
-    return sum(one.device_calls + one.managed_calls for one in totals)
+    return sum(cuda.calls.asked(identity, at_ns) for identity in ids)
