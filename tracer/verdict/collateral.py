@@ -72,7 +72,7 @@ class Cascades:
             self._begin(finding)
 
     def _begin(self, finding: Finding) -> None:
-        if finding is not self._primary and finding.kind == "death":
+        if finding is not self._primary and finding.kind == "death" and not of_the_driver(finding):
             death = self._case.death(finding.ids[0])
             if death is not None and self._explain(death) is not None:
                 return  # it is collateral itself, when its turn comes
@@ -147,6 +147,12 @@ class Cascades:
 def of_nobody_known(finding: Finding) -> bool:
     """Whether somebody was killed for want of memory and it cannot be said who: then it explains no other end."""
     return finding.kind == "oom" and not finding.incident.victims
+
+
+def of_the_driver(finding: Finding) -> bool:
+    """Whether CUDA was seen to refuse it memory: that has its own reason, whatever went down before."""
+    incident = finding.incident
+    return incident.cause in {"cuda_oom", "pinned_host_memory"} and incident.proof[0].status == "present"
 
 
 def got_over(case: Case, finding: Finding) -> int | None:

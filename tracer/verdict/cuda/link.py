@@ -52,6 +52,8 @@ def not_cuda(case: Case, at_ns: int, limit: Limit) -> Link:
 
 def _told(case: Case, at_ns: int, limit: Limit) -> _Told:
     cuda = case.cuda
+    if not cuda.watched_at_all:
+        return _Told("not_observed", NOT_WATCHED)
     refused = _refused(case, at_ns)
     if refused is not None and refused.status == "absent":
         return refused
@@ -59,8 +61,6 @@ def _told(case: Case, at_ns: int, limit: Limit) -> _Told:
     major = _major(case, held, at_ns, limit)
     if major is not None:
         return major
-    if not cuda.watched_at_all:
-        return _Told("not_observed", NOT_WATCHED)
     watches = cuda.watches(at_ns)
     why_not = next(_obstacles(case, watches, at_ns), None)
     if why_not is not None:

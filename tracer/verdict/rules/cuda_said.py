@@ -62,12 +62,10 @@ def _whose(case: Case, line: TrainingLine) -> Death | None:
 
 def _is_command(case: Case, identity: ProcessId) -> bool:
     """The job itself, or the command of a shell that is, where there is no training role."""
-    member = case.story.tree.members.get(identity)
-    role = case.story.roles.get(identity)
-    plain = role is None or role.name in {"job", "launcher"}
-    return (
-        plain and member is not None and (identity in case.story.tree.roots or member.parent in case.story.tree.roots)
-    )
+    member, role = case.story.tree.members.get(identity), case.story.roles.get(identity)
+    if member is None or (role is not None and role.name != "job"):
+        return False
+    return identity in case.story.tree.roots or member.parent in case.story.tree.roots
 
 
 def _finding(case: Case, line: TrainingLine, death: Death) -> Finding:
