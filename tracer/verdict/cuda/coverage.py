@@ -73,6 +73,7 @@ class Coverage:
 
     def __init__(self, story: Story) -> None:
         self._story = story
+        self._of_the_ended: dict[ProcessId, tuple[int, Watch]] = {}
 
     @cached_property
     def looked(self) -> bool:
@@ -89,7 +90,14 @@ class Coverage:
 
     def of(self, identity: ProcessId, at_ns: int) -> Watch:
         """What is known of a process as of a moment, by whatever was seen before or after."""
-        return self._of(identity, at_ns, 0)
+        known = self._of_the_ended.get(identity)
+        if known is not None and known[0] <= at_ns:
+            return known[1]
+        found = self._of(identity, at_ns, 0)
+        member = self._story.tree.processes.get(identity)
+        if member is not None and member.exit is not None and member.exit.ts_ns <= at_ns:
+            self._of_the_ended[identity] = (at_ns, found)  # nothing changes after its end
+        return found
 
     def _of(self, identity: ProcessId, at_ns: int, depth: int) -> Watch:
         member = self._story.tree.processes.get(identity)
@@ -152,12 +160,13 @@ class Coverage:
 
     @cached_property
     def _rounds(self) -> Sequence[int]:
-        """When samples were taken: of each process only what had changed is recorded, of the machine mostly all."""
-        return sorted(e.ts_ns for e in self._story.events if isinstance(e, PressureSample | ProcessSample))
+        """When rounds of samples began: first the machine's, of which something has always changed."""
+        return [sample.ts_ns for sample in self._story.of(PressureSample)]
 
-    def _last_round(self, ts_ns: int) -> int | None:
+    def _last_round(self, ts_ns: int) -> int:
+        """The beginning of the last round that was over by then; the one after may not have come to a process."""
         place = bisect.bisect_right(self._rounds, ts_ns)
-        return self._rounds[place - 1] if place else None
+        return self._rounds[place - 2] if place > 1 else 0
 
     def _inherited(self, life: _Life, depth: int) -> Watch | None:
         """A fork has what its parent had mapped."""
@@ -191,7 +200,8 @@ class Coverage:
         changed = next((s for s in later if s.code_bytes != look.code_bytes), None)
         if changed is not None:
             same = [s.ts_ns for s in later if s.ts_ns < changed.ts_ns]
-            return _Absence(max([look.ts_ns, *same]), look.code_bytes, look.seq, changed.ts_ns)
+            until_ns = max([look.ts_ns, self._last_round(changed.ts_ns), *same])
+            return _Absence(until_ns, look.code_bytes, look.seq, changed.ts_ns)
         sampled = [s for s in life.samples if s.ts_ns <= last_ns]
         if not sampled:  # nobody samples it: the look stands alone
             return _Absence(look.ts_ns, look.code_bytes, look.seq)
@@ -199,7 +209,7 @@ class Coverage:
 
     def _seen_until(self, from_ns: int, last_ns: int) -> int:
         """Rounds went on, and what had changed would have been recorded."""
-        return max(from_ns, self._last_round(last_ns) or 0)
+        return max(from_ns, self._last_round(last_ns))
 
     def _as_forked(self, life: _Life, at_ns: int) -> bool:
         """Whether one that nobody looked at can have mapped nothing of its own by then."""

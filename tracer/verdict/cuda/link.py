@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from tracer.events import CudaMemory, ProcessId
+from tracer.events import CudaMemory, CudaProbed, ProcessId
 from tracer.units import NS_PER_S, format_bytes, format_duration
 from tracer.verdict import people
 from tracer.verdict.cuda import devices, unaccounted
@@ -19,6 +19,7 @@ NAME = "not CUDA"
 NOT_WATCHED = "GPU calls were not watched: this speaks of host RAM alone"
 MAJOR_SHARE = 0.1
 """Of what ran out: with so much of it pinned or managed by CUDA nobody says that it was not CUDA."""
+MOST_NAMES = 6
 LIVED_ON_NS = 60 * NS_PER_S
 """A process that goes on so long after a refusal has got over it in some way, though not by getting that much."""
 
@@ -48,6 +49,16 @@ def not_cuda(case: Case, at_ns: int, limit: Limit) -> Link:
         rung=told.rung,
         via=via,
     )
+
+
+def caveats(case: Case, link: Link, at_ns: int) -> Iterable[str]:
+    """What remains to be said beside link 5 where it was seen."""
+    probed = [one for one in case.story.of(CudaProbed) if one.ts_ns <= at_ns]
+    unknown = sorted({name for one in probed for name in one.unknown})
+    if link.status == "present" and unknown:
+        more = f" and {len(unknown) - MOST_NAMES} more" if len(unknown) > MOST_NAMES else ""
+        names = ", ".join(unknown[:MOST_NAMES])
+        yield f"This libcuda has functions that look like allocation and are not watched: {names}{more}."
 
 
 def _told(case: Case, at_ns: int, limit: Limit) -> _Told:

@@ -10,7 +10,7 @@ from tracer.events.signals import SIGKILL
 from tracer.units import NS_PER_S, format_bytes, format_duration
 from tracer.verdict import growth, people, senders
 from tracer.verdict.cuda import document, unaccounted
-from tracer.verdict.cuda.link import not_cuda
+from tracer.verdict.cuda.link import caveats as cuda_caveats, not_cuda
 from tracer.verdict.incident import Case, Finding, belongs, doubt_caveats, strength
 from tracer.verdict.kills import Kill
 from tracer.verdict.limit import Shortage
@@ -105,7 +105,7 @@ def _finding(case: Case, shots: list[_Shot]) -> Finding:
     together = growth.together(story, found, shared_bytes) if grown is None else None
     caveats = [*doubt_caveats(doubts), *shortage.caveats, *_log_disagrees(kill), *_told_to_end(case, shots)]
     caveats += case.said.otherwise(kill.id, signal=SIGKILL, at_ns=kill.at_ns)
-    caveats += _unaccounted(case, shortage, kill.at_ns)
+    caveats += [*_unaccounted(case, shortage, kill.at_ns), *cuda_caveats(case, links[4], kill.at_ns)]
     if grown is not None and grown.pid not in {s.kill.id.tgid for s in shots}:
         caveats.append(f"The kernel chose {people.describe(story, kill.id)}, but it was another process that grew.")
     elif grown is None and together is not None and growth.is_flat(found, kill.id):

@@ -266,9 +266,10 @@ class CudaScene(Scene):
 
     def kill_worker(self) -> None:
         """An OOM kill of a worker by the run's cgroup, after a round of samples."""
-        self.pass_time(NS_PER_S)
+        self.rest(1)
+        self.pass_time(50 * NS_PER_MS)
         self.round()
-        self.pass_time(100 * NS_PER_MS)
+        self.pass_time(50 * NS_PER_MS)
         self.kill()
 
     def end(self) -> list[AnyEvent]:
