@@ -93,7 +93,7 @@ def _links(incident: Incident | None, seen: Seen, kill: KillKind, hook: str) -> 
 
 def _why(number: int, status: Status, seen: Seen, kill: KillKind) -> str:
     if number == len(_LINKS):
-        return "calls to CUDA are not watched by this version, on no machine"
+        return _CUDA if status == "present" else _NO_CUDA
     if status == "present":
         return _present(number, seen, kill)
     if not seen.programs and seen.bare and number <= len(_WITH_BARE):
@@ -107,6 +107,8 @@ def _why(number: int, status: Status, seen: Seen, kill: KillKind) -> str:
     return "neither the oom_kill_process hook nor the kernel's log would say whose memory ran out"
 
 
+_CUDA = "by what each process has mapped, and by probes on libcuda where that is among it"
+_NO_CUDA = "without the kernel's records of forks and calls, who calls CUDA is not known"
 _BY_PROC = "by /proc alone: the kernel is not watched"
 _WITH_BARE = (
     "SIGKILL, OOM mark and stack would be seen, but whom they hit is known by its pid alone",

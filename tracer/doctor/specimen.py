@@ -14,6 +14,7 @@ from tracer.events import (
     AnyEvent,
     Armed,
     CgroupSample,
+    CodeLooked,
     Disarmed,
     Header,
     HookStatus,
@@ -170,12 +171,24 @@ def _by_programs(kill: KillKind, seen: Seen) -> Iterator[AnyEvent]:
             events_local_max=count, events_local_oom=count, events_local_oom_kill=0, events_local_oom_group_kill=0,
             mark_tgid=_WORKER, depth=depth, oom_group=0, name_cut=0, name=name,
         )  # fmt: skip
+    if in_tree:
+        yield from _mappings()
     yield _stack(kill, seen)
     for pid, status, marked, ts_ns in ((_WORKER, _KILLED, 1, exited_ns), (_JOB, _FAILED, 0, exited_ns + NS_PER_MS)):
         yield ProcessExited(
             ts_ns=ts_ns, cpu=1, start_ns=_STARTED_NS, tgid=pid, tid=pid, status=status, oom_marked=marked,
             parent_tgid=1, in_tree=in_tree, comm="python3",
         )  # fmt: skip
+
+
+def _mappings() -> Iterator[AnyEvent]:
+    """Nobody has a GPU's library mapped: what one has is seen in the same way."""
+    looked_ns = _BEGIN_NS + 2 * NS_PER_S
+    for pid in (_JOB, _WORKER):
+        yield CodeLooked(ts_ns=looked_ns, source="proc", tgid=pid, start_ns=_STARTED_NS, code_bytes=MIB)
+        yield ProcessSample(ts_ns=looked_ns + 1, source="proc", tgid=pid, start_ns=_STARTED_NS, code_bytes=MIB)
+    for ts_ns in (_KILL_NS - 2 * NS_PER_S, _KILL_NS - NS_PER_S):
+        yield PressureSample(ts_ns=ts_ns, source="pressure", mem_total_bytes=_LIMIT_BYTES)
 
 
 def _stack(kill: KillKind, seen: Seen) -> KernelStack:

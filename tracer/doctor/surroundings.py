@@ -163,9 +163,9 @@ def _gpu(places: Places) -> Capability:
     return Capability(
         id="gpu",
         name="NVIDIA GPU",
-        ok="no",
-        found=f"{found}; calls to CUDA are not watched yet",
-        meaning="link 5, not CUDA, is not observed on any machine: a proof speaks of host RAM alone",
+        ok="yes" if driver else "no",
+        found=found,
+        meaning="calls of its driver (libcuda) are watched in whatever process of the job has mapped it",
         links=(5,),
         weight="note",
     )

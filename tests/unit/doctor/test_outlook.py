@@ -148,12 +148,20 @@ def test_an_answer_that_was_never_given_is_not_known():
     assert (found.verdict, found.at_best) == ("not_seen", "proved")
 
 
-def test_the_links_are_those_of_the_rules_and_the_last_is_never_seen():
+def test_the_links_are_those_of_the_rules():
     found = outlook(answers(kernel_symbols="no", kernel_log="no"), root=True, asker_is_root=True)
 
     for kill in found.kills:
-        assert [link.status for link in kill.links] == ["not_observed", "present", "present", "present", "not_observed"]
+        assert [link.status for link in kill.links] == ["not_observed", "present", "present", "present", "present"]
         assert all(link.why for link in kill.links)
+
+
+def test_without_programs_nothing_is_expected_to_be_said_of_cuda():
+    found = outlook(answers(bpf_programs="no"), root=True, asker_is_root=True)
+
+    assert {("not_observed", "who calls CUDA is not known")} == {
+        (link.status, link.why.rpartition(", ")[2]) for kill in found.kills for link in kill.links[4:]
+    }
 
 
 @pytest.mark.parametrize("kill", ["cgroup_limit", "machine"])

@@ -126,8 +126,8 @@ def test_a_plain_kernel_is_no_other(tmp_path):
         ("\x1b[2J", "a driver"),
     ],
 )
-def test_calls_to_cuda_are_watched_on_no_machine(tmp_path, text, found):
+def test_a_gpus_driver_is_named_and_none_is_no_fault(tmp_path, text, found):
     gpu = checked(tmp_path, {} if text is None else {"/proc/driver/nvidia/version": text})["gpu"]
 
-    assert gpu.found == f"{found}; calls to CUDA are not watched yet"
-    assert (gpu.ok, gpu.links, gpu.weight) == ("no", (5,), "note")
+    assert gpu.found == found
+    assert (gpu.ok, gpu.links, gpu.weight) == ("no" if text is None else "yes", (5,), "note")

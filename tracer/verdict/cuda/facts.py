@@ -42,6 +42,11 @@ class Cuda:
         claimed = [member.id for member in tree.processes.values() if member.claimed]
         return tuple(dict.fromkeys([*tree.members, *claimed, *sorted(self.calls.callers)]))
 
+    def gone(self, identity: ProcessId, at_ns: int) -> bool:
+        """Whether it had ended by then."""
+        death = self._deaths.get(identity)
+        return death is not None and death.at_ns < at_ns
+
     def ended_well(self, identity: ProcessId, at_ns: int) -> bool:
         """Gone by then, and not of a failure of its own: whatever it held was given back."""
         death = self._deaths.get(identity)

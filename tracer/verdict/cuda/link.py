@@ -20,6 +20,7 @@ NOT_WATCHED = "GPU calls were not watched: this speaks of host RAM alone"
 MAJOR_SHARE = 0.1
 """Of what ran out: with so much of it pinned or managed by CUDA nobody says that it was not CUDA."""
 MOST_NAMES = 6
+MOST_EVIDENCE = 40
 LIVED_ON_NS = 60 * NS_PER_S
 """A process that goes on so long after a refusal has got over it in some way, though not by getting that much."""
 
@@ -175,17 +176,16 @@ def _uncovered(case: Case, watches: Sequence[Watch], at_ns: int) -> Iterable[str
 
 def _present(case: Case, watches: Sequence[Watch], held: Held, at_ns: int) -> _Told:
     cuda, story = case.cuda, case.story
-    passed = [w.id for w in watches if w.state == "unknown"]
-    short = f"; {len(passed)} that ended before could not be looked at" if passed else ""
-    evidence = tuple(dict.fromkeys(seq for w in watches for seq in w.evidence))[:40]
+    there = [w for w in watches if not cuda.gone(w.id, at_ns)]
+    before = _before(cuda, watches, at_ns)
+    evidence = tuple(dict.fromkeys(seq for w in watches for seq in w.evidence))[:MOST_EVIDENCE]
     watched = [w for w in watches if w.state == "watched"]
     if not watched:
-        count = "1 process" if len(watches) == len(passed) + 1 else f"{len(watches) - len(passed)} processes"
-        until = min((w.until_ns for w in watches if w.until_ns is not None and _lived(cuda, w, at_ns)), default=at_ns)
-        text = (
-            f"no process of the job had mapped libcuda ({count}, as of {format_duration(at_ns - until)} before){short}"
-        )
-        return _Told("present", text, "proc", evidence)
+        count = "1 process" if len(there) == 1 else f"{len(there)} processes"
+        until = min((w.until_ns for w in there if w.until_ns is not None), default=at_ns)
+        as_of = f"as of {format_duration(at_ns - until)} before"
+        nobody = f"no process of the job had mapped libcuda ({count}, {as_of}){before}"
+        return _Told("present", nobody, "proc", evidence)
     text = _calls_text(cuda, [w.id for w in watches], at_ns)
     gpu = devices.held_text(devices.used_by(story, [w.id for w in watched], at_ns))
     text += f", {gpu}" if gpu else f", device memory unknown ({devices.why_unknown(story) or 'not sampled'})"
@@ -193,12 +193,17 @@ def _present(case: Case, watches: Sequence[Watch], held: Held, at_ns: int) -> _T
     gap_ns = max(w.gap_ns or 0 for w in watched)
     one = len(watched) == 1
     count = "the one process with libcuda was" if one else f"the {len(watched)} processes with libcuda were"
-    late = "for life" if not gap_ns else f"from at most {format_duration(gap_ns)} after it was mapped on"
-    return _Told("present", f"{text}; {count} watched {late}{short}", "bpf", evidence)
+    since = "for life" if not gap_ns else f"from at most {format_duration(gap_ns)} after it was mapped on"
+    return _Told("present", f"{text}; {count} watched {since}{before}", "bpf", evidence)
 
 
-def _lived(cuda: Cuda, watch: Watch, at_ns: int) -> bool:
-    return not cuda.ended_well(watch.id, at_ns)
+def _before(cuda: Cuda, watches: Sequence[Watch], at_ns: int) -> str:
+    """Those that had ended by then, and how many of them nobody could look at."""
+    ended = [w for w in watches if cuda.gone(w.id, at_ns)]
+    unseen = sum(1 for w in ended if w.state == "unknown")
+    if not unseen:
+        return ""
+    return f"; of {len(ended)} that had ended before, {unseen} were not looked at"
 
 
 def _host_text(held: Held) -> str:

@@ -4,7 +4,7 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from tracer.events import CallWhy, CodeLooked, CudaCall, LoggedXid, ProcessId, process_id
+from tracer.events import CallWhy, CodeLooked, CudaCall, LoggedOther, LoggedXid, ProcessId, process_id
 from tracer.units import MIB, NS_PER_S, format_bytes, format_duration
 from tracer.verdict import people
 from tracer.verdict.cuda.calls import Failure, result_text, symbol_name
@@ -29,12 +29,11 @@ class _Told(NamedTuple):
 
 def rows(case: Case, primary: Finding) -> Iterable[Entry]:
     """In no order."""
-    if not case.cuda.watched_at_all and not case.story.of(LoggedXid):
-        return
     yield from _mapped(case, primary)
     yield from _refused(case, primary)
     yield from _pinned(case, primary)
     yield from _xids(case, primary)
+    yield from _found_none(case, primary)
 
 
 def _entry(case: Case, primary: Finding, at_ns: int, identity: ProcessId, told: _Told) -> Entry:
@@ -126,6 +125,23 @@ def _pinned(case: Case, primary: Finding) -> Iterable[Entry]:
 
 def _host_bytes(call: CudaCall) -> int:
     return call.pinned_bytes + call.registered_bytes
+
+
+def _found_none(case: Case, primary: Finding) -> Iterable[Entry]:
+    """The driver's own words that it found no memory for itself: whose, it does not say."""
+    lines = [one for one in case.story.of(LoggedOther) if one.about == "nvrm_no_memory" and one.trusted]
+    if not lines:
+        return
+    nearest = min(lines, key=lambda one: abs(one.ts_ns - primary.at_ns))
+    more = f", {len(lines)} times" if len(lines) > 1 else ""
+    yield Entry(
+        at_ns=nearest.ts_ns,
+        offset_ns=nearest.ts_ns - primary.at_ns,
+        kind="gpu",
+        who="driver",
+        text=f"NVIDIA's driver found no memory for itself, of the GPU or of the host{more}",
+        evidence=tuple(one.seq for one in lines[:MOST_ROWS]),
+    )
 
 
 def _xids(case: Case, primary: Finding) -> Iterable[Entry]:
