@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls of libcuda by process: what failed, whether that was survived, what was held at some moment."""
 
+import bisect
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
@@ -129,16 +130,20 @@ def failed_calls(totals: CudaTotals) -> int:
 
 
 def _failures(identity: ProcessId, calls: Sequence[CudaCall]) -> tuple[Failure, ...]:
+    # Failures may come in storms; recorded successes are few, and mostly the next one is it.
+    got = [call for call in calls if call.result == 0]
+    times = [call.ts_ns for call in got]
     found = []
-    for place, call in enumerate(calls):
+    for call in calls:
         if call.result != 0:
-            later = next((one for one in calls[place + 1 :] if _survives(one, call)), None)
-            found.append(Failure(id=identity, call=call, survived=later))
+            later = (got[place] for place in range(bisect.bisect_left(times, call.ts_ns), len(got)))
+            survived = next((one for one in later if _survives(one, call)), None)
+            found.append(Failure(id=identity, call=call, survived=survived))
     return tuple(found)
 
 
 def _survives(later: CudaCall, failed: CudaCall) -> bool:
-    if later.result != 0 or later.memory != failed.memory:
+    if later.memory != failed.memory or (later.ts_ns, later.seq) <= (failed.ts_ns, failed.seq):
         return False
     if failed.bytes is None or later.bytes is None:
         # Without a size only the same function, and only as the very one that is told as having been survived.

@@ -29,6 +29,7 @@ class Cuda:
         self.coverage = Coverage(story)
         self.calls = Calls(story)
         self._deaths = {death.id: death for death in deaths}
+        self._watches: tuple[int, Sequence[Watch]] | None = None
 
     @property
     def watched_at_all(self) -> bool:
@@ -74,7 +75,10 @@ class Cuda:
 
     def watches(self, at_ns: int) -> Sequence[Watch]:
         """Of all that were there, ended well or not."""
-        return [self._checked(self.coverage.of(identity, at_ns)) for identity in self.there(at_ns)]
+        if self._watches is None or self._watches[0] != at_ns:  # link 5 and the document ask for the same
+            found = [self._checked(self.coverage.of(identity, at_ns)) for identity in self.there(at_ns)]
+            self._watches = (at_ns, found)
+        return self._watches[1]
 
     def _checked(self, watch: Watch) -> Watch:
         """Who made calls had the library mapped, whatever was seen of its mappings."""
