@@ -37,9 +37,10 @@ Cause = Literal[
 Strength = Literal["proved", "likely", "possible"]
 """proved: links 1 to 4 present and nothing lost in the window; likely: one not observed; possible: hints."""
 Status = Literal["present", "absent", "not_observed"]
-Rung = Literal["bpf", "bpf_scalars", "printk_console", "kernel_log", "cgroup_counters", "proc", "wait_status"]
+Rung = Literal["bpf", "bpf_scalars", "printk_console", "kernel_log", "cgroup_counters", "nvml", "proc", "wait_status"]
 """What a statement rests on, strongest first: programs in the kernel; such as may read none of its memory; what it was
-seen to print, and its own log; counts of a memory cgroup (or the machine); /proc; what `waitpid` told."""
+seen to print, and its own log; counts of a memory cgroup (or the machine); NVIDIA's management library; /proc; what
+`waitpid` told."""
 Role = Literal[
     "launcher",
     "rank",

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tracer.events import CudaSymbol, GpuSample
+from tracer.events import CudaCall, CudaSymbol, GpuSample, process_id
 from tracer.units import MIB, NS_PER_S, format_bytes, format_duration
 from tracer.verdict.cuda import devices
 from tracer.verdict.cuda.calls import Failure
@@ -55,7 +55,7 @@ def room(story: Story, failure: Failure, until_ns: int) -> Room:
         return Room(status="not_observed", statement=f"{_text(one, call.ts_ns)}; how much was asked for is not known")
     short = [r for r in readings if r.free_bytes < call.bytes]
     if short:
-        return _told("present", short[0], call.ts_ns)
+        return _told("present", short[0], call.ts_ns, f", and {format_bytes(call.bytes)} were asked for")
     plenty = [r for r in readings if r.free_bytes >= PLENTY * max(call.bytes, MIB)]
     sides = {r.ts_ns <= call.ts_ns for r in plenty}
     if len(plenty) == len(readings) and len(sides) > 1 and call.symbol != CudaSymbol.cuMemCreate:
@@ -78,12 +78,13 @@ def _text(reading: _Reading, at_ns: int) -> str:
 
 def _readings(story: Story, failure: Failure, until_ns: int) -> Sequence[_Reading]:
     call, found = failure.call, []
-    if call.info_ns is not None and call.info_free_bytes is not None and abs(call.info_ns - call.ts_ns) <= NEAR_NS:
-        found.append(
-            _Reading(
-                call.info_ns, call.info_free_bytes, call.info_total_bytes, "its device", "cuMemGetInfo", "bpf", call.seq
+    # A later call may tell what was asked in answer to this one.
+    for told in story.by(CudaCall, lambda e: process_id(e.tgid, e.start_ns), "cuda calls").get(failure.id, ()):
+        if told.info_ns is not None and told.info_free_bytes is not None and abs(told.info_ns - call.ts_ns) <= NEAR_NS:
+            total = told.info_total_bytes
+            found.append(
+                _Reading(told.info_ns, told.info_free_bytes, total, "its device", "cuMemGetInfo", "bpf", told.seq)
             )
-        )
     ours = devices.used_by(story, [failure.id], call.ts_ns)
     if len(ours) != 1:  # of several nobody knows which was asked
         return found
@@ -98,4 +99,4 @@ def _near(sample: GpuSample, uuid: str, at_ns: int, until_ns: int) -> bool:
 
 def _of_nvml(sample: GpuSample) -> _Reading:
     where = f"GPU {sample.index}"
-    return _Reading(sample.ts_ns, sample.free_bytes or 0, sample.total_bytes, where, "NVML", "proc", sample.seq)
+    return _Reading(sample.ts_ns, sample.free_bytes or 0, sample.total_bytes, where, "NVML", "nvml", sample.seq)

@@ -111,7 +111,7 @@ def _refused(case: Case, refusal: Refusal) -> Link:
 
 
 def _device_full(case: Case, refusal: Refusal) -> Link:
-    name = "the device was full"
+    name = "too little was free"
     if refusal.memory == CudaMemory.OTHER:
         statement = f"{symbol_name(refusal.last.call)} may want memory of the device and of the host"
         return Link(link=2, name=name, status="not_observed", statement=statement)

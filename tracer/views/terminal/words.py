@@ -42,6 +42,7 @@ RUNGS: dict[Rung, str] = {
     "printk_console": "printk",
     "kernel_log": "log",
     "cgroup_counters": "counters",
+    "nvml": "NVML",
     "proc": "/proc",
     "wait_status": "wait",
 }

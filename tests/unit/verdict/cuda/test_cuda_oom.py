@@ -232,7 +232,9 @@ def test_what_the_process_was_told_of_its_device_counts() -> None:
     found = primary(ended(refused(scene, **info)))
 
     assert "proved" == found.strength
-    assert "its device had 1 GiB of 80 GiB free just then (cuMemGetInfo)" == found.proof[1].statement
+    assert "its device had 1 GiB of 80 GiB free just then (cuMemGetInfo), and 20 GiB were asked for" == (
+        found.proof[1].statement
+    )
 
 
 def test_of_several_devices_that_it_uses_nobody_knows_which_was_full() -> None:
