@@ -12,6 +12,7 @@ from tracer.events.cuda import CUDA_ERROR_OUT_OF_MEMORY
 from tracer.units import NS_PER_S
 from tracer.verdict.story import Story
 
+NEXT_NS = 2 * NS_PER_S
 AFTER_NS = 250_000_000
 """Totals that are read so soon after a moment still tell of it."""
 
@@ -97,6 +98,15 @@ class Calls:
         call = next((one for one in reversed(self.records.get(identity, ())) if one.ts_ns <= at_ns), None)
         newest = call if call is not None and (total is None or call.ts_ns > total.ts_ns) else total
         return Held() if newest is None else Held(**{name: getattr(newest, name) for name in BALANCES})
+
+    def most_held(self, identity: ProcessId, at_ns: int) -> Held:
+        """The same, or what was read next, where that is more: when it was got in between is not known."""
+        held = self.held(identity, at_ns)
+        soon = (one for one in self.totals.get(identity, ()) if at_ns < one.ts_ns <= at_ns + NEXT_NS)
+        after = next(soon, None)
+        if after is None:
+            return held
+        return Held(**{name: max(getattr(held, name), getattr(after, name)) for name in BALANCES})
 
     def missing(self, identity: ProcessId) -> str | None:
         """Why what was recorded of its calls is not all; `None`: nothing speaks against it."""

@@ -91,13 +91,13 @@ class Cuda:
         found = [f for each in self.calls.failures.values() for f in each if memory_of(f.call) in kinds]
         return sorted(found, key=lambda f: (f.call.ts_ns, f.call.seq))
 
-    def held(self, at_ns: int) -> Held:
+    def held(self, at_ns: int, *, at_most: bool = False) -> Held:
         """By all that were still there."""
+        read = self.calls.most_held if at_most else self.calls.held
         total = Held()
-        for identity in self.there(at_ns):
-            death = self._deaths.get(identity)
-            if death is None or death.at_ns >= at_ns:
-                total = total.plus(self.calls.held(identity, at_ns))
+        for identity in self.calls.callers:
+            if not self.gone(identity, at_ns):
+                total = total.plus(read(identity, at_ns))
         return total
 
     def lost(self) -> str | None:

@@ -70,7 +70,7 @@ def _told(case: Case, at_ns: int, limit: Limit) -> _Told:
     if refused is not None and refused.status == "absent":
         return refused
     held = cuda.held(at_ns)
-    major = _major(case, held, at_ns, limit)
+    major = _major(case, cuda.held(at_ns, at_most=True), at_ns, limit)
     if major is not None:
         return major
     watches = cuda.watches(at_ns)
