@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.verdict.cuda.cuda_scenes import host_kill_beside_a_gpu, out_of_device_memory
 from tests.unit.verdict.scenes import LAUNCHER, RANK, WORKERS, Scene, start_of, worker_killed
 from tracer.events import AnyEvent
 from tracer.units import MIB, NS_PER_MS, NS_PER_S
@@ -66,7 +67,20 @@ def ended_well() -> list[AnyEvent]:
     return scene.finish(0)
 
 
-@pytest.mark.parametrize("scene", [worker_killed, two_ranks, killed_by_hand, unwatched, ended_well])
+def beside_a_gpu() -> list[AnyEvent]:
+    return host_kill_beside_a_gpu().end()
+
+
+def device_full() -> list[AnyEvent]:
+    scene = out_of_device_memory()
+    for pid in WORKERS:
+        scene.exit(pid, 0, comm="pt_data_worker")
+    return scene.finish()
+
+
+@pytest.mark.parametrize(
+    "scene", [worker_killed, two_ranks, killed_by_hand, unwatched, ended_well, beside_a_gpu, device_full]
+)
 def test_the_page_of_a_recording_is_as_it_should_be(scene: Callable[[], list[AnyEvent]]) -> None:
     expected = (DATA / f"judged_{scene.__name__}.txt").read_text(encoding="utf-8")
 
