@@ -308,12 +308,42 @@ def out_of_device_memory(*, free_gib: float = 1.2, times: int = 3) -> CudaScene:
     return scene
 
 
+def training(calls: int = 10) -> CudaScene:
+    scene = CudaScene()
+    scene.watched_job()
+    scene.gpu_status()
+    scene.trains(calls)
+    scene.gpu(78.8)
+    return scene
+
+
+def refused(scene: CudaScene, *, size: int | None = 20 * GIB, **more: Any) -> CudaScene:
+    """And two seconds later the rank exits with 1."""
+    scene.refused(RANK, size, **more)
+    scene.pass_time(2 * NS_PER_S)
+    scene.cuda_exit(RANK)
+    return scene
+
+
 def ended(scene: CudaScene) -> Report:
     """Workers end by themselves, the launcher with 1."""
     scene.pass_time(NS_PER_S)
     for pid in WORKERS:
         scene.exit(pid, 0, comm="pt_data_worker")
     return judge(scene.finish())
+
+
+def killed(scene: CudaScene) -> Report:
+    """A worker is killed by the limit of its cgroup, and the job ends."""
+    scene.kill_worker()
+    return judge(scene.end())
+
+
+def started(*mapped: int, probed: bool = True) -> CudaScene:
+    scene = CudaScene()
+    scene.job()
+    scene.look_round(*mapped, probed=probed)
+    return scene
 
 
 def link5(report: Report) -> Link:

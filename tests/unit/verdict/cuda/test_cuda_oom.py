@@ -2,33 +2,23 @@
 """Refusals of the driver that ended a process: of device memory, of pinned host memory; and all that is neither."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from tests.unit.verdict.cuda.cuda_scenes import CudaScene, causes, ended, of_cause, out_of_device_memory
+from tests.unit.verdict.cuda.cuda_scenes import (
+    CudaScene,
+    causes,
+    ended,
+    of_cause,
+    out_of_device_memory,
+    refused,
+    training,
+)
 from tests.unit.verdict.scenes import LAUNCHER, RANK, WORKERS, changed, primary, start_of, statuses, without
 from tracer.events import CudaCall, CudaMemory, CudaSymbol, CudaTotals, Losses, ProcessExited
 from tracer.units import GIB, MIB, NS_PER_MS, NS_PER_S
 from tracer.verdict.judge import judge
 from tracer.verdict.model import Report
-
-
-def training(calls: int = 10) -> CudaScene:
-    scene = CudaScene()
-    scene.watched_job()
-    scene.gpu_status()
-    scene.trains(calls)
-    scene.gpu(78.8)
-    return scene
-
-
-def refused(scene: CudaScene, *, size: int | None = 20 * GIB, **more: Any) -> CudaScene:
-    """And two seconds later the rank exits with 1."""
-    scene.refused(RANK, size, **more)
-    scene.pass_time(2 * NS_PER_S)
-    scene.cuda_exit(RANK)
-    return scene
 
 
 def test_a_refusal_without_a_later_success_and_an_exit_are_an_oom_of_the_device() -> None:
@@ -350,38 +340,6 @@ def test_the_refusal_of_one_that_a_job_got_over_is_told_beside_its_end() -> None
 
     assert "exited" == primary(report).cause
     assert "cuda_oom" in causes(report)
-
-
-@pytest.mark.parametrize("memory", [CudaMemory.PINNED, CudaMemory.REGISTERED])
-def test_pinned_memory_that_was_refused_is_of_the_host(memory: CudaMemory) -> None:
-    scene = training()
-    scene.round(mem_available_bytes=2 * GIB)
-    scene.says("cuda_error", "RuntimeError: CUDA error: out of memory")
-    report = ended(refused(scene, memory=memory))
-    found = primary(report)
-
-    assert ("pinned_host_memory", "proved", ["present"] * 5) == (found.cause, found.strength, statuses(found))
-    assert "CUDA refused 20 GiB of pinned host memory: no GPU memory, whatever the error says" == found.headline
-    assert found.proof[1].statement.endswith("asks for memory of the host: 2 GiB of 64 GiB were available")
-    assert ["pinned_host_memory"] == causes(report)
-    assert () == found.caveats
-
-
-def test_pinned_memory_that_was_refused_with_room_enough_may_be_a_limit() -> None:
-    scene = training()
-    scene.round(mem_available_bytes=60 * GIB)
-    found = primary(ended(refused(scene, memory=CudaMemory.PINNED)))
-
-    assert "pinned_host_memory" == found.cause
-    assert any("vm.max_map_count" in caveat for caveat in found.caveats)
-
-
-def test_the_last_thing_that_was_refused_is_told() -> None:
-    scene = training()
-    scene.refused(RANK, GIB, CudaMemory.PINNED)
-    scene.survived(RANK, GIB, CudaMemory.PINNED)
-
-    assert "cuda_oom" == primary(ended(refused(scene))).cause
 
 
 def test_the_document_says_what_was_seen_of_cuda() -> None:
