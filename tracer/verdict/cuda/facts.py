@@ -109,4 +109,5 @@ class Cuda:
         if last is None:
             return "the recording ends before it could say whether records were lost"
         lost = sum(last.dropped.get(kind, 0) for kind in RELEVANT) + last.unknown + last.short + last.untracked
+        lost += getattr(last, "cuda", 0)
         return f"{lost} records that matter were lost" if lost else None

@@ -88,6 +88,9 @@ def _refused(case: Case, at_ns: int) -> _Told | None:
     failures = case.cuda.failures(CudaMemory.DEVICE, CudaMemory.MANAGED, CudaMemory.PINNED, CudaMemory.REGISTERED)
     left = [f for f in failures if f.out_of_memory and f.survived is None and f.call.ts_ns <= at_ns]
     recent = [f for f in left if not _got_over(case, f, at_ns)]
+    if recent and (missing := case.cuda.calls.missing(recent[-1].id)) is not None:
+        text = f"{_refusal_text(case, recent[-1], at_ns)}, as far as that was seen: {missing}"
+        return _Told("not_observed", text, "bpf", (recent[-1].call.seq,))
     if recent:
         return _Told("absent", _refusal_text(case, recent[-1], at_ns), "bpf", (recent[-1].call.seq,))
     if left:

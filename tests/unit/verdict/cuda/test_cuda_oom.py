@@ -120,6 +120,7 @@ def test_a_kernels_kill_of_who_was_refused_is_a_kernels_kill() -> None:
     scene = training()
     scene.refused(RANK, 20 * GIB)
     scene.kill(RANK, comm="python3")
+    scene.totals(RANK, ended=True)
     report = ended(scene)
 
     assert ["host_oom_cgroup"] == causes(report)
