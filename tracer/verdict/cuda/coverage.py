@@ -205,7 +205,7 @@ class Coverage:
         sampled = [s for s in life.samples if s.ts_ns <= last_ns]
         if not sampled:  # nobody samples it: the look stands alone
             return _Absence(look.ts_ns, look.code_bytes, look.seq)
-        return _Absence(self._seen_until(look.ts_ns, last_ns), look.code_bytes, look.seq)
+        return _Absence(self._seen_until(max(look.ts_ns, sampled[-1].ts_ns), last_ns), look.code_bytes, look.seq)
 
     def _seen_until(self, from_ns: int, last_ns: int) -> int:
         """Rounds went on, and what had changed would have been recorded."""

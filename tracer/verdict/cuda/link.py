@@ -53,10 +53,10 @@ def not_cuda(case: Case, at_ns: int, limit: Limit) -> Link:
 
 
 def caveats(case: Case, link: Link, at_ns: int) -> Iterable[str]:
-    """What remains to be said beside link 5 where it was seen."""
+    """What remains to be said beside link 5 where calls were watched, and ruled it out."""
     probed = [one for one in case.story.of(CudaProbed) if one.ts_ns <= at_ns]
     unknown = sorted({name for one in probed for name in one.unknown})
-    if link.status == "present" and unknown:
+    if (link.status, link.rung) == ("present", "bpf") and unknown:
         more = f" and {len(unknown) - MOST_NAMES} more" if len(unknown) > MOST_NAMES else ""
         names = ", ".join(unknown[:MOST_NAMES])
         yield f"This libcuda has functions that look like allocation and are not watched: {names}{more}."

@@ -120,6 +120,17 @@ def test_a_fork_has_what_its_parent_had_as_long_as_it_loads_nothing() -> None:
     assert "unknown" == watch(scene, CHILD).state
 
 
+def test_a_sample_of_its_own_speaks_for_a_process_until_then() -> None:
+    scene = begun()
+    scene.looked(RANK)
+    scene.pass_time(5 * NS_PER_S)
+    scene.code(RANK, CODE_BYTES)
+    sampled_ns = scene.now_ns
+    scene.pass_time(NS_PER_S)
+
+    assert ("unmapped", sampled_ns) == ((found := watch(scene)).state, found.until_ns)
+
+
 def test_what_is_mapped_later_was_not_before() -> None:
     scene = begun()
     scene.looked(RANK)

@@ -204,6 +204,22 @@ def test_lost_records_of_calls_or_forks_leave_it_open(kind: str) -> None:
     assert "not_observed" == link5(judge(events)).status
 
 
+@pytest.mark.parametrize(("mapped", "said"), [((RANK,), True), ((), False)])
+def test_functions_that_are_not_watched_are_named_where_somebody_may_have_called_them(
+    mapped: tuple[int, ...], said: bool
+) -> None:
+    scene = CudaScene()
+    scene.job()
+    scene.probed(unknown=("cuMemAllocManaged_v9",))
+    scene.look_round(*mapped, probed=False)
+    if mapped:
+        scene.trains(3)
+    report = killed(scene)
+
+    assert "present" == link5(report).status
+    assert said == any("not watched: cuMemAllocManaged_v9" in caveat for caveat in primary(report).caveats)
+
+
 def test_a_recording_without_an_end_leaves_it_open() -> None:
     assert "not_observed" == link5(judge(without(host_kill_beside_a_gpu().end(), Losses))).status
 
