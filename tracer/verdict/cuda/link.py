@@ -22,7 +22,7 @@ MAJOR_SHARE = 0.1
 MOST_NAMES = 6
 MOST_EVIDENCE = 40
 LIVED_ON_NS = 60 * NS_PER_S
-"""A process that goes on so long after a refusal has got over it in some way, though not by getting that much."""
+"""A job that goes on so long after a refusal has got over it in some way, though not by getting that much."""
 
 
 class _Told(msgspec.Struct, frozen=True):
@@ -94,7 +94,7 @@ def _refused(case: Case, at_ns: int) -> _Told | None:
     if recent:
         return _Told("absent", _refusal_text(case, recent[-1], at_ns), "bpf", (recent[-1].call.seq,))
     if left:
-        text = f"{_refusal_text(case, left[-1], at_ns)}, though it went on"
+        text = f"{_refusal_text(case, left[-1], at_ns)}, though the job went on"
         return _Told("not_observed", text, "bpf", (left[-1].call.seq,))
     return None
 
@@ -103,8 +103,7 @@ def _got_over(case: Case, failure: Failure, at_ns: int) -> bool:
     death = case.death(failure.id)
     if death is not None and death.at_ns <= at_ns and not death.failed:
         return True
-    end_ns = at_ns if death is None else min(death.at_ns, at_ns)
-    return end_ns - failure.call.ts_ns > LIVED_ON_NS
+    return at_ns - failure.call.ts_ns > LIVED_ON_NS
 
 
 def _refusal_text(case: Case, failure: Failure, at_ns: int) -> str:

@@ -324,6 +324,16 @@ def test_an_earlier_refusal_comes_first_and_a_later_kill_is_another_incident() -
     assert "cuda_oom" == primary(report).cause
 
 
+def test_a_kill_long_after_a_refusal_that_ended_one_process_is_not_called_its_doing() -> None:
+    scene = out_of_device_memory()
+    scene.rest(600)
+    scene.kill(WORKERS[0])
+    found = of_cause(ended(scene), "host_oom_cgroup")
+
+    assert "not_observed" == found.proof[4].status
+    assert found.proof[4].statement.endswith("though the job went on")
+
+
 def test_of_a_kill_and_a_later_refusal_the_kill_comes_first() -> None:
     scene = training()
     scene.round()

@@ -287,7 +287,7 @@ def test_a_refusal_of_long_before_leaves_it_open() -> None:
     report = killed(scene)
 
     assert "not_observed" == link5(report).status
-    assert link5(report).statement.endswith("though it went on")
+    assert link5(report).statement.endswith("though the job went on")
 
 
 def test_a_failure_for_another_reason_is_no_refusal() -> None:
