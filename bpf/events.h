@@ -519,10 +519,11 @@ struct cuda_totals {
 	u64 other_failed;
 	u64 unknown_frees;
 	u64 untold;
+	u64 calls_untold;
 	u32 tgid;
 	u32 ended;
 };
-_Static_assert(sizeof(struct cuda_totals) == 208, "size");
+_Static_assert(sizeof(struct cuda_totals) == 216, "size");
 _Static_assert(__builtin_offsetof(struct cuda_totals, start_ns) == 16, "start_ns");
 _Static_assert(__builtin_offsetof(struct cuda_totals, first_ns) == 24, "first_ns");
 _Static_assert(__builtin_offsetof(struct cuda_totals, last_ns) == 32, "last_ns");
@@ -546,7 +547,8 @@ _Static_assert(__builtin_offsetof(struct cuda_totals, other_calls) == 168, "othe
 _Static_assert(__builtin_offsetof(struct cuda_totals, other_failed) == 176, "other_failed");
 _Static_assert(__builtin_offsetof(struct cuda_totals, unknown_frees) == 184, "unknown_frees");
 _Static_assert(__builtin_offsetof(struct cuda_totals, untold) == 192, "untold");
-_Static_assert(__builtin_offsetof(struct cuda_totals, tgid) == 200, "tgid");
-_Static_assert(__builtin_offsetof(struct cuda_totals, ended) == 204, "ended");
+_Static_assert(__builtin_offsetof(struct cuda_totals, calls_untold) == 200, "calls_untold");
+_Static_assert(__builtin_offsetof(struct cuda_totals, tgid) == 208, "tgid");
+_Static_assert(__builtin_offsetof(struct cuda_totals, ended) == 212, "ended");
 
 #endif

@@ -39,7 +39,8 @@ class CallWhy(enum.IntEnum):
     FAILED = 1
     """Its result is not 0."""
     SURVIVED = 2
-    """It succeeded, and is the first one of at least `failed_bytes` and of that kind since a call failed."""
+    """It succeeded, and is the first one of at least `failed_bytes` and of that kind since a call failed for want of
+    memory (2). All such calls that had wanted no more than its `bytes` are survived by it; the largest one is named."""
     PINNED = 3
     """Host memory was pinned, so much more than when this was last told that it is told again."""
 
@@ -108,6 +109,8 @@ class CudaTotals(KernelEvent, frozen=True, kw_only=True, gc=False):
     """Of what was not seen to be allocated: balances are lower bounds then."""
     untold: u64
     """Calls whose return, size or address found no room: balances and counts are not to be relied on."""
+    calls_untold: u64 = 0
+    """Calls that were worth a `CudaCall` and have none, since there were too many at once: all are counted above."""
     tgid: u32
     ended: u32
     """1: sent as the process exited."""

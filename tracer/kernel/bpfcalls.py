@@ -14,7 +14,13 @@ import struct
 BPF_SYSCALL = {"x86_64": 321, "aarch64": 280, "riscv64": 280}
 PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241, "riscv64": 241}
 
-_MAP_CREATE = 0
+KPROBE, RAW_TRACEPOINT = 2, 17
+"""enum bpf_prog_type, include/uapi/linux/bpf.h."""
+
+_MAP_CREATE, _PROG_LOAD, _RAW_TRACEPOINT_OPEN = 0, 5, 17
+_LOG_BYTES = 1 << 20
+_INSTRUCTION = struct.Struct("=BBhi")
+_LOAD_64, _PSEUDO_MAP_FD = 0x18, 1
 _MAP_TYPE_RINGBUF = 27
 """include/uapi/linux/bpf.h."""
 
@@ -23,6 +29,9 @@ _WAKEUP_EVENTS = 1
 _FLAG_FD_CLOEXEC = 1 << 3
 _ATTRIBUTE = struct.Struct("=IIQQQQQII8x")
 """struct perf_event_attr up to its first published size (PERF_ATTR_SIZE_VER0), include/uapi/linux/perf_event.h."""
+_UPROBE = struct.Struct("=IIQQQQQIIQQ")
+"""The same up to probe_offset (PERF_ATTR_SIZE_VER1)."""
+PERF_EVENT_IOC_ENABLE, PERF_EVENT_IOC_SET_BPF = 0x2400, 0x4004_2408
 
 
 def has_ring_buffer(page_bytes: int) -> bool:
@@ -37,6 +46,59 @@ def has_ring_buffer(page_bytes: int) -> bool:
     except OSError as error:
         return error.errno != errno.EINVAL
     return True
+
+
+def load_program(kind: int, instructions: bytes, name: str) -> int:
+    """Descriptor of a program.
+
+    Args:
+        kind: `KPROBE` (uprobes as well) or `RAW_TRACEPOINT`.
+        instructions: with the descriptors of the maps in place.
+        name: to tell it by in lists of programs; cut after 15 characters.
+
+    Raises:
+        OSError: the kernel refuses it; with the last words of the verifier.
+    """
+    log = ctypes.create_string_buffer(_LOG_BYTES)
+    code = ctypes.create_string_buffer(instructions, len(instructions))
+    licence = ctypes.create_string_buffer(b"GPL")
+    for room in (None, log):  # what it says costs time, and is no use where all is well
+        # Up to prog_name: 4.15.
+        packed = struct.pack(
+            "=IIQQIIQII16s",
+            kind, len(instructions) // _INSTRUCTION.size, ctypes.addressof(code), ctypes.addressof(licence),
+            int(room is not None), 0 if room is None else _LOG_BYTES, 0 if room is None else ctypes.addressof(room),
+            0, 0, name.encode()[:15],
+        )  # fmt: skip
+        attribute = ctypes.create_string_buffer(packed, len(packed))
+        try:
+            return _call(BPF_SYSCALL, _PROG_LOAD, attribute, len(packed))
+        except OSError as error:
+            refused = error
+    said = log.value.decode("ascii", "replace").splitlines()
+    words = [line for line in said if not line.startswith(("processed", "stack depth", "verification time"))][-1:]
+    raise OSError(refused.errno, "; ".join([f"{name}: {refused.strerror}", *words]))
+
+
+def open_raw_tracepoint(tracepoint: str, program: int) -> int:
+    """Descriptor of the link by which the program runs at the tracepoint.
+
+    Raises:
+        OSError: there is no such tracepoint.
+    """
+    name = ctypes.create_string_buffer(tracepoint.encode())
+    attribute = struct.pack("=QIxxxx", ctypes.addressof(name), program)
+    return _call(BPF_SYSCALL, _RAW_TRACEPOINT_OPEN, ctypes.create_string_buffer(attribute, 16), 16)
+
+
+def with_other_maps(instructions: bytes, places: dict[int, int]) -> bytes:
+    """A program that uses other maps of the same kind: by descriptor, which it had to which it is to have."""
+    code = bytearray(instructions)
+    for at in range(0, len(code), _INSTRUCTION.size):
+        opcode, registers, offset, immediate = _INSTRUCTION.unpack_from(code, at)
+        if opcode == _LOAD_64 and registers >> 4 == _PSEUDO_MAP_FD and immediate in places:
+            _INSTRUCTION.pack_into(code, at, opcode, registers, offset, places[immediate])
+    return bytes(code)
 
 
 def open_bpf_output(cpu: int) -> int:
@@ -54,6 +116,26 @@ def open_bpf_output(cpu: int) -> int:
         return _call(PERF_EVENT_OPEN, attribute, -1, cpu, -1, ctypes.c_ulong(_FLAG_FD_CLOEXEC))
     except OSError as error:
         raise OSError(error.errno, f"perf_event_open for CPU {cpu}: {error.strerror}") from error
+
+
+def open_uprobe(pmu: int, config: int, path: bytes, offset: int) -> int:
+    """Descriptor of a uprobe on the file's inode, in every process; it does nothing until a program is put to it.
+
+    Args:
+        pmu: type of such events.
+        config: of the event: whether it is about the return.
+        path: of the file.
+        offset: in the file, where the function's code begins.
+
+    Raises:
+        OSError: there can be none.
+    """
+    held = ctypes.create_string_buffer(path)
+    # pid -1: whoever it is. That wants a CPU, which means nothing for these.
+    packed = _UPROBE.pack(pmu, _UPROBE.size, config, 0, 0, 0, 0, 0, 0, ctypes.addressof(held), offset)
+    attribute = ctypes.create_string_buffer(packed, len(packed))
+    cpu = min(os.sched_getaffinity(0))
+    return _call(PERF_EVENT_OPEN, attribute, -1, cpu, -1, ctypes.c_ulong(_FLAG_FD_CLOEXEC))
 
 
 def _call(numbers: dict[str, int], *arguments: object) -> int:

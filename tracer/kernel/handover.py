@@ -12,8 +12,9 @@ import json
 import os
 import socket
 import zlib
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Sequence
 
+from tracer.kernel import cudacalls
 from tracer.kernel.probes import Hook
 
 MAPS = ("events", "counters", "tree", "reclaim", "settings")
@@ -22,7 +23,12 @@ MAPS = ("events", "counters", "tree", "reclaim", "settings")
 RING_BUFFER, PERF_BUFFER = "ring_buffer", "perf_buffer"
 """The ways of records to user space, the better one first: the other is for kernels that lack it."""
 
-DROPPED_AT, SENT_AT, UNTRACKED_AT, RECLAIM_LOST_AT, FULL_AT, COUNTER_SLOTS = 0, 32, 64, 65, 66, 67
+SHARED_MAPS = ("events", "counters", "tree", "settings")
+"""Of these the ones that the programs for CUDA, which another child loads, use as well: the parent hands them to it."""
+CUDA_MAPS = ("cuda_running", "cuda_held")
+"""What that child hands over in place of `MAPS`; behind the links come the programs for uprobes, the return's last."""
+
+DROPPED_AT, SENT_AT, UNTRACKED_AT, RECLAIM_LOST_AT, FULL_AT, CUDA_LOST_AT, COUNTER_SLOTS = 0, 32, 64, 65, 66, 67, 68
 """Slots of the counter array: per record kind twice, then single ones."""
 KIND_SLOTS = 32
 ROOM_BYTES, RECORD_KINDS = 512, 16
@@ -33,6 +39,9 @@ FIRST_PID_NAMESPACE = 0xEFFFFFFC
 """PROC_PID_INIT_INO, include/linux/proc_ns.h; part of the ABI since 3.8."""
 RECLAIM_FIELDS = ("memcg_runs", "memcg_stall_ns", "direct_runs", "direct_stall_ns", "pages")
 """Slots of a reclaim total."""
+
+CUDA_RUNNING_BYTES = 832
+"""What the programs keep of a process that calls CUDA; its first bytes are a record."""
 
 FOLDERS = ("/tmp", "/dev/shm", "/run", "/var/tmp")  # noqa: S108 - the child makes its own in one of them, with mkdtemp
 """Where the child may put what it compiles against: the first that it can write to."""
@@ -48,6 +57,12 @@ class Limits(NamedTuple):
     """Some 350 kills with a chain of six levels, while nobody reads."""
     tree_entries: int = 16384
     reclaim_entries: int = 2048
+    cuda_processes: int = 1024
+    cuda_calls: int = 1024
+    """At once, of all threads."""
+    cuda_holdings: int = 65536
+    """Allocations that were not freed yet, some 90 bytes each: with expandable segments PyTorch has 4000 on a GPU of
+    80 GB. Only where there is a libcuda."""
 
 
 class Report(NamedTuple):
@@ -58,6 +73,14 @@ class Report(NamedTuple):
     hooks: tuple[Hook, ...]
     transport: str = RING_BUFFER
     """Or `PERF_BUFFER`."""
+    uprobes: tuple[str, ...] = ()
+    """Functions of libcuda whose programs are handed over, in this order."""
+
+    @property
+    def descriptors(self) -> int:
+        """How many go with it."""
+        links = sum(hook.attached for hook in self.hooks)
+        return len(CUDA_MAPS) + links + len(self.uprobes) + 1 if self.uprobes else len(MAPS) + links
 
 
 class Failure(NamedTuple):
@@ -92,13 +115,19 @@ def constants(
         "COUNTER_UNTRACKED": UNTRACKED_AT,
         "COUNTER_RECLAIM_LOST": RECLAIM_LOST_AT,
         "COUNTER_FULL": FULL_AT,
+        "COUNTER_CUDA_LOST": CUDA_LOST_AT,
         "COUNTER_SLOTS": COUNTER_SLOTS,
+        "CUDA_RUNNING_BYTES": CUDA_RUNNING_BYTES,
+        "CUDA_PROCESSES": limits.cuda_processes,
+        "CUDA_CALLS": limits.cuda_calls,
+        "CUDA_HOLDINGS": limits.cuda_holdings,
         "RECLAIM_SLOTS": len(RECLAIM_FIELDS),
         "SETTING_FOLLOW_ALL": FOLLOW_ALL_AT,
         "SETTING_OWN_LEVEL": OWN_LEVEL_AT,
         "SETTING_SLOTS": SETTING_SLOTS,
         "OWN_PID_NAMESPACE": 0 if pid_namespace == FIRST_PID_NAMESPACE else pid_namespace,
     }
+    named.update(cudacalls.constants())
     named.update(("RECLAIM_" + name.upper(), slot) for slot, name in enumerate(RECLAIM_FIELDS))
     return named
 
@@ -122,6 +151,33 @@ def send(sock: socket.socket, content: Report | Failure, descriptors: list[int])
     passed = array.array("i", descriptors)
     ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, passed)] if descriptors else []
     sock.sendmsg([data], ancillary)
+
+
+def lend(sock: socket.socket, descriptors: Sequence[int]) -> None:
+    """Gives the child descriptors of `SHARED_MAPS`, in that order.
+
+    Raises:
+        OSError: it is gone.
+    """
+    passed = array.array("i", descriptors)
+    sock.sendmsg([b"maps"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, passed)])
+
+
+def borrow(sock: socket.socket) -> list[int]:
+    """Takes them.
+
+    Raises:
+        OSError: the parent is gone.
+        ValueError: not all came.
+    """
+    room = socket.CMSG_SPACE(len(SHARED_MAPS) * array.array("i").itemsize)
+    _, ancillary, _, _ = sock.recvmsg(16, room, socket.MSG_CMSG_CLOEXEC)
+    descriptors = array.array("i")
+    for _, _, passed in ancillary:
+        descriptors.frombytes(passed[: len(passed) - len(passed) % descriptors.itemsize])
+    if len(descriptors) != len(SHARED_MAPS):
+        raise ValueError(f"{len(descriptors)} of {len(SHARED_MAPS)} maps came")
+    return list(descriptors)
 
 
 def receive(sock: socket.socket) -> tuple[Report | Failure | None, list[int]]:
@@ -151,7 +207,7 @@ def _content(message: Any) -> Report | Failure:
     if message["type"] == "Failure":
         stage, why, denied = content
         return Failure(str(stage), str(why), bool(denied))
-    digest, hooks, transport = content
+    digest, hooks, transport, uprobes = content
     if transport not in (RING_BUFFER, PERF_BUFFER):
         raise ValueError(f"no transport is called {transport!r}")
-    return Report(str(digest), tuple(Hook(*hook) for hook in hooks), str(transport))
+    return Report(str(digest), tuple(Hook(*hook) for hook in hooks), str(transport), tuple(map(str, uprobes)))

@@ -34,9 +34,9 @@ import threading
 import traceback
 from typing import Any
 
-from tracer.kernel import bpfcalls, handover, headers
+from tracer.kernel import bpfcalls, cudacalls, handover, headers
 from tracer.kernel.btf import Btf, BtfError
-from tracer.kernel.probes import FRAGMENTS, SCALAR_SUFFIX, Hook, Probe, Rung, Wanted
+from tracer.kernel.probes import CUDA_PROBES, CUDA_SUFFIX, FRAGMENTS, SCALAR_SUFFIX, Hook, Probe, Rung, Wanted
 
 FOLDER_PREFIX = "oomtrace-{}-"
 """With the child's pid: the parent removes what a crashed compiler leaves behind."""
@@ -63,7 +63,11 @@ def main(argv: list[str]) -> None:
     sock = socket.socket(fileno=int(argv[1]))
     try:
         limits, wanted = handover.Limits(**json.loads(argv[3])), Wanted(*json.loads(argv[4]))
-        report, descriptors = load(argv[2], limits, wanted, argv[5] if argv[5:] else None)
+        transport = argv[5] if argv[5:] else None
+        if wanted.cuda:
+            report, descriptors = load_cuda(sock, argv[2], limits, transport)
+        else:
+            report, descriptors = load(argv[2], limits, wanted, transport)
     except LoadError as error:
         handover.send(sock, error.failure, [])
         return
@@ -84,16 +88,7 @@ def load(
     Raises:
         LoadError: at a named stage; a failing optional hook is reported and no error.
     """
-    text, events_h = _source(bpf_folder, wanted.fragments)
-    page_bytes = os.sysconf("SC_PAGE_SIZE")
-    if transport is None:
-        transport = handover.RING_BUFFER if bpfcalls.has_ring_buffer(page_bytes) else handover.PERF_BUFFER
-    try:
-        constants = handover.constants(limits, page_bytes, _own_pid_namespace(), transport)
-        kernel_h = headers.scalar_h(constants) if wanted.scalars else headers.kernel_h(Btf.load(), constants)
-    except BtfError as error:
-        raise LoadError("btf", str(error)) from error
-    program = _compile(text, kernel_h, events_h)
+    program, digest, transport = _prepare(bpf_folder, limits, wanted, transport)
     hooks, links = [], []
     for probe in wanted.probes:
         hook, link, denied = _attach_first(program, probe)
@@ -105,7 +100,62 @@ def load(
         links += [link] if link is not None else []
     _fork_once()
     maps = [program[name.encode()].map_fd for name in handover.MAPS]
-    return handover.Report(handover.digest_of(events_h), tuple(hooks), transport), maps + links
+    return handover.Report(digest, tuple(hooks), transport), maps + links
+
+
+def load_cuda(
+    sock: socket.socket, bpf_folder: str, limits: handover.Limits, transport: str | None = None
+) -> tuple[handover.Report, list[int]]:
+    """Compiles and loads what sees calls of CUDA; the parent puts the uprobes where they belong, as these are found.
+
+    The other programs' maps come over the socket: tree, settings, counters and the way of records are shared.
+
+    Raises:
+        LoadError: at a named stage.
+    """
+    program, digest, transport = _prepare(bpf_folder, limits, Wanted(cuda=True), transport)
+    ctypes.set_errno(0)
+    try:
+        ours = [program[name.encode()].map_fd for name in handover.SHARED_MAPS]
+        places = dict(zip(ours, handover.borrow(sock)))
+
+        def code_of(function: str) -> bytes:
+            return bpfcalls.with_other_maps(program.dump_func(function.encode()), places)
+
+        links = []
+        for rung in (probe.rungs[0] for probe in CUDA_PROBES):
+            fd = bpfcalls.load_program(bpfcalls.RAW_TRACEPOINT, code_of(rung.function), rung.function)
+            links.append(bpfcalls.open_raw_tracepoint(rung.target, fd))
+        template = code_of(cudacalls.ENTERED)
+        programs = [
+            bpfcalls.load_program(bpfcalls.KPROBE, cudacalls.program_for(function, template), function.name)
+            for function in cudacalls.FUNCTIONS
+        ]
+        programs.append(bpfcalls.load_program(bpfcalls.KPROBE, code_of(cudacalls.RETURNED), cudacalls.RETURNED))
+    except OSError as error:
+        raise LoadError("attach", f"programs for CUDA: {error}", denied=error.errno == errno.EPERM) from error
+    except Exception as error:  # bcc raises bare Exception
+        raise LoadError("attach", f"programs for CUDA: {error}") from error
+    # Types given: bcc cannot read what its own C side says of a struct within a struct.
+    number = ctypes.c_uint64
+    maps = [program.get_table(name.encode(), number, number).map_fd for name in handover.CUDA_MAPS]
+    hooks = [Hook(probe.rungs[0].name + CUDA_SUFFIX, True, None, False) for probe in CUDA_PROBES]
+    names = tuple(function.name for function in cudacalls.FUNCTIONS)
+    return handover.Report(digest, tuple(hooks), transport, names), maps + links + programs
+
+
+def _prepare(bpf_folder: str, limits: handover.Limits, wanted: Wanted, transport: str | None) -> tuple[Any, str, str]:
+    """The compiled programs, the digest of the header of their records, and how these go."""
+    text, events_h = _source(bpf_folder, wanted.fragments)
+    page_bytes = os.sysconf("SC_PAGE_SIZE")
+    if transport is None:
+        transport = handover.RING_BUFFER if bpfcalls.has_ring_buffer(page_bytes) else handover.PERF_BUFFER
+    try:
+        constants = handover.constants(limits, page_bytes, _own_pid_namespace(), transport)
+        kernel_h = headers.scalar_h(constants) if wanted.scalars else headers.kernel_h(Btf.load(), constants)
+    except BtfError as error:
+        raise LoadError("btf", str(error)) from error
+    return _compile(text, kernel_h, events_h), handover.digest_of(events_h), transport
 
 
 def _own_pid_namespace() -> int:

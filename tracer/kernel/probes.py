@@ -15,6 +15,9 @@ FRAGMENTS = ("prelude.c", "memcg.c", "signal.c", "printk.c", "oom.c", "process.c
 SCALAR_FRAGMENTS = ("prelude.c", "scalar.c")
 """What is tried where the kernel lets nobody read its memory, or does not say where what lies in it."""
 
+CUDA_FRAGMENTS = ("prelude.c", "cuda.c")
+"""Loaded by themselves, and only where there is a libcuda: they take as long to compile as half of the others."""
+
 
 class Rung(NamedTuple):
     """One way to attach one function."""
@@ -72,6 +75,14 @@ SCALAR_PROBES = (
     _raw("sched_process_exit", "on_exit_scalar"),
 )
 
+CUDA_PROBES = (
+    _raw("sched_process_exec", "on_cuda_exec"),
+    _raw("sched_process_exit", "on_cuda_exit"),
+)
+"""Beside these, uprobes: `cudacalls.FUNCTIONS`."""
+CUDA_SUFFIX = "/cuda"
+"""Of the names of these hooks."""
+
 SCALAR_SUFFIX = "/scalars"
 """Of the names of these hooks: whoever asks for `mark_victim` must not take them for it."""
 
@@ -83,13 +94,19 @@ class Wanted(NamedTuple):
     """Those that read none of the kernel's memory, and not the others."""
     console: bool = False
     """Also what the kernel prints of its decision."""
+    cuda: bool = False
+    """Calls of CUDA, and nothing else: beside the other programs, whose maps these use."""
 
     @property
     def fragments(self) -> tuple[str, ...]:
+        if self.cuda:
+            return CUDA_FRAGMENTS
         return SCALAR_FRAGMENTS if self.scalars else FRAGMENTS
 
     @property
     def probes(self) -> tuple[Probe, ...]:
+        if self.cuda:
+            return CUDA_PROBES
         if self.scalars:
             return SCALAR_PROBES
         return (*PROBES, CONSOLE) if self.console else PROBES

@@ -13,7 +13,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import IO, NamedTuple
@@ -146,6 +146,15 @@ class Session:
         """
         self._settings.update(handover.FOLLOW_ALL_AT, (int(on),))
 
+    def lent(self) -> list[int]:
+        """Descriptors of the maps that other programs may use: `handover.SHARED_MAPS`."""
+        by_name = dict(zip(handover.MAPS, self._descriptors, strict=False))
+        return [by_name[name] for name in handover.SHARED_MAPS]
+
+    def cuda_lost(self) -> int:
+        """Processes that call CUDA and found no room for their totals: counted at each call."""
+        return self._counters[handover.CUDA_LOST_AT]
+
     def drops(self) -> dict[int, int]:
         """Records that found no room, by kind; only kinds that lost some."""
         counts = self._by_kind(handover.DROPPED_AT)
@@ -217,7 +226,7 @@ def open_session(
     began_ns = time.monotonic_ns()
     if not _may_trace(_STATUS):
         raise PermissionDenied("cannot load BPF programs", need="root, or CAP_BPF and CAP_PERFMON")
-    report, descriptors = _load(limits, wanted, transport)
+    report, descriptors = load(limits, wanted, transport)
     if events_h_digest not in (None, report.digest):
         _close(descriptors)
         raise LoaderFailed("handover", "bpf/events.h is not of this version of oomtrace: the installation is mixed")
@@ -228,7 +237,19 @@ def open_session(
         raise LoaderFailed("handover", f"cannot map what the loader sent: {error.strerror}") from error
 
 
-def _load(limits: Limits, wanted: Wanted, transport: str | None) -> tuple[Report, list[int]]:
+def load(limits: Limits, wanted: Wanted, transport: str | None, lent: Sequence[int] = ()) -> tuple[Report, list[int]]:
+    """What the loader child reports and hands over, which is then gone.
+
+    Args:
+        limits: sizes of the maps.
+        wanted: which programs.
+        transport: `None`: what this kernel has.
+        lent: maps of others that it needs: `handover.SHARED_MAPS`.
+
+    Raises:
+        PermissionDenied: this process may not load BPF programs.
+        LoaderFailed: at a named stage, with the reason in one line.
+    """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     command = [
         PYTHON, "-I", "-B", os.path.join(_PACKAGE, "kernel", "loader.py"),
@@ -252,13 +273,17 @@ def _load(limits: Limits, wanted: Wanted, transport: str | None) -> tuple[Report
             raise LoaderFailed("start", f"cannot run {PYTHON}: {error.strerror}") from error
         finally:
             theirs.close()
-        return _receive(ours, child, stderr)
+        return _receive(ours, child, stderr, lent)
 
 
-def _receive(ours: socket.socket, child: "subprocess.Popen[bytes]", stderr: IO[bytes]) -> tuple[Report, list[int]]:
+def _receive(
+    ours: socket.socket, child: "subprocess.Popen[bytes]", stderr: IO[bytes], lent: Sequence[int]
+) -> tuple[Report, list[int]]:
     descriptors: list[int] = []
     try:
         ours.settimeout(_DEADLINE_S)
+        if lent:
+            handover.lend(ours, lent)
         content, descriptors = handover.receive(ours)
         child.wait(_DEADLINE_S)
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
@@ -275,7 +300,7 @@ def _receive(ours: socket.socket, child: "subprocess.Popen[bytes]", stderr: IO[b
             child.wait()
         _clean_up(child.pid)
     if isinstance(content, Report):
-        wanted = len(handover.MAPS) + sum(hook.attached for hook in content.hooks)
+        wanted = content.descriptors
         if len(descriptors) == wanted:
             return content, descriptors
         # The kernel hands over as many as there is room for, and the hooks of the others are gone by now.

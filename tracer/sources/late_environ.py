@@ -9,12 +9,23 @@ nothing here is proof of anything by itself. Needs the right to trace the proces
 
 import os
 import struct
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 
+from tracer.elf import (
+    DT_GNU_HASH,
+    DT_HASH,
+    DT_STRTAB,
+    DT_SYMTAB,
+    ET_EXEC,
+    MAX_TAGS,
+    PT_DYNAMIC,
+    PT_LOAD,
+    SYMBOL_BYTES,
+    Read,
+    read_segments,
+    tags_of,
+)
 from tracer.pseudofiles import read_bytes
-
-Read = Callable[[int, int], bytes]
-"""Memory: address and size to at most so many bytes."""
 
 MAX_VARIABLES = 2048
 NAME_BYTES = 64
@@ -23,13 +34,10 @@ VALUE_BYTES = 256
 MAX_IMAGES = 4
 _MAPS_BYTES = 1 << 20
 _PAGE_BYTES = 4096
-_SYMBOL_BYTES = 24
 _ARRAY_BYTES = 512
 _MAX_CHAIN = 512
 """Symbols in one bucket of a hash table: a handful, in an image that is one."""
 _NAMES = (b"environ", b"__environ")
-_PT_LOAD, _PT_DYNAMIC = 1, 2
-_DT_HASH, _DT_STRTAB, _DT_SYMTAB, _DT_GNU_HASH = 4, 5, 6, 0x6FFF_FEF5
 _LIBC = (b"libc.so", b"libc-", b"ld-musl", b"libc.musl")
 
 
@@ -63,42 +71,38 @@ def named_variables(read: Read, images: Collection[int], names: Collection[str])
 
 def find_symbol(read: Read, base: int) -> int | None:
     """Where `environ` lies of the ELF image that is mapped there; `None`: it defines none."""
-    header = read(base, 64)
-    if len(header) < 64 or header[:6] != b"\x7fELF\x02\x01":
+    found = read_segments(read, base)
+    if found is None:
         return None
-    kind, offset, size, count = struct.unpack_from("<16xH14xQ14xHH", header)
-    table = read(base + offset, size * min(count, 64))
-    if size < 56:
-        return None
-    segments = [struct.unpack_from("<IIQQQQQ", table, at) for at in range(0, len(table) - 55, size)]
-    loads = [segment for segment in segments if segment[0] == _PT_LOAD]
-    dynamic = next((segment for segment in segments if segment[0] == _PT_DYNAMIC), None)
+    kind, segments = found
+    loads = [segment for segment in segments if segment.kind == PT_LOAD]
+    dynamic = next((segment for segment in segments if segment.kind == PT_DYNAMIC), None)
     if not loads or dynamic is None:
         return None
     # ET_EXEC is mapped where it says; all else is moved by this much.
-    shift = 0 if kind == 2 else base - (loads[0][3] & ~(_PAGE_BYTES - 1))
-    tags = dict(struct.iter_unpack("<qQ", _whole(read(shift + dynamic[3], min(dynamic[6], 16 * 256)), 16)))
-    if _DT_SYMTAB not in tags or _DT_STRTAB not in tags:
+    shift = 0 if kind == ET_EXEC else base - (loads[0].address & ~(_PAGE_BYTES - 1))
+    tags = tags_of(read(shift + dynamic.address, min(dynamic.file_bytes, 16 * MAX_TAGS)))
+    if DT_SYMTAB not in tags or DT_STRTAB not in tags:
         return None
     # glibc relocates these in place, musl leaves them as they are.
     moved = {tag: value if value >= base else value + shift for tag, value in tags.items()}
     for name in _NAMES:
         for index in _candidates(read, moved, name):
-            symbol = read(moved[_DT_SYMTAB] + index * _SYMBOL_BYTES, _SYMBOL_BYTES)
-            if len(symbol) < _SYMBOL_BYTES:
+            symbol = read(moved[DT_SYMTAB] + index * SYMBOL_BYTES, SYMBOL_BYTES)
+            if len(symbol) < SYMBOL_BYTES:
                 break
             at, section, value = struct.unpack("<I2xHQ8x", symbol)
-            if section and value and read(moved[_DT_STRTAB] + at, len(name) + 1) == name + b"\0":
+            if section and value and read(moved[DT_STRTAB] + at, len(name) + 1) == name + b"\0":
                 return int(shift + value)
     return None
 
 
 def _candidates(read: Read, tags: dict[int, int], name: bytes) -> Iterator[int]:
     """Indexes of symbols that may have this name, by the image's own hash table."""
-    if _DT_GNU_HASH in tags:
-        yield from _by_gnu_hash(read, tags[_DT_GNU_HASH], name)
-    elif _DT_HASH in tags:
-        yield from _by_hash(read, tags[_DT_HASH], name)
+    if DT_GNU_HASH in tags:
+        yield from _by_gnu_hash(read, tags[DT_GNU_HASH], name)
+    elif DT_HASH in tags:
+        yield from _by_hash(read, tags[DT_HASH], name)
 
 
 def _by_gnu_hash(read: Read, table: int, name: bytes) -> Iterator[int]:

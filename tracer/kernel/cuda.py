@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that see calls of CUDA, beside a session: loaded once there is a libcuda, and put on each that is found."""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from types import MappingProxyType
+from typing import NamedTuple
+
+from tracer.elf import exported_functions
+from tracer.errors import LoaderFailed
+from tracer.kernel import cudacalls
+from tracer.kernel.handover import CUDA_MAPS, CUDA_RUNNING_BYTES, Limits, Report
+from tracer.kernel.maps import HashMap
+from tracer.kernel.probes import Hook, Wanted
+from tracer.kernel.session import Session, load
+from tracer.kernel.uprobes import NoUprobes, Uprobes
+
+MAX_LIBRARIES = 6
+"""Different files: each takes two descriptors a function, and a process may have 1024 open by default."""
+
+_LIMITS = Limits()
+_LIKE_ALLOCATION = re.compile(r"cu(?:Mem|Array|Mipmapped|Host)\w*(?:Alloc(?!ation)|Create|Register)\w*")
+
+
+class Probed(NamedTuple):
+    """What came of probing one library."""
+
+    symbols: tuple[str, ...] = ()
+    """That are watched, as they are entered and as they return."""
+    missing: tuple[str, ...] = ()
+    """That it does not export."""
+    refused: Mapping[str, str] = MappingProxyType({})
+    """Symbol to why there is no probe on it."""
+    unknown: tuple[str, ...] = ()
+    """That look like allocation, and nobody here knows them."""
+    why_not: str | None = None
+    """There is no probe at all."""
+
+
+class CudaPrograms:
+    """Loaded programs, and the probes that run them. Made by `open_cuda`.
+
+    Args:
+        report: the child's.
+        descriptors: of `CUDA_MAPS`, then links, then programs; owned from here on.
+        uprobes: of this kernel.
+    """
+
+    def __init__(self, report: Report, descriptors: list[int], uprobes: Uprobes) -> None:
+        self.hooks: tuple[Hook, ...] = report.hooks
+        self._descriptors = list(descriptors)
+        running, held = descriptors[: len(CUDA_MAPS)]
+        self._running = HashMap(running, "=Q", f"={CUDA_RUNNING_BYTES // 8}Q")
+        self._held = held
+        *entered, self._returned = descriptors[-len(report.uprobes) - 1 :]
+        self._entered = dict(zip(report.uprobes, entered, strict=True))
+        self._uprobes = uprobes
+        self._libraries = 0
+
+    def probe(self, library: int) -> Probed:
+        """Put probes on a library. **Slow**: it waits for every CPU, and for the processes that have it mapped.
+
+        Args:
+            library: descriptor of the file; stays the caller's.
+        """
+        if self._libraries >= MAX_LIBRARIES:
+            return Probed(why_not=f"{MAX_LIBRARIES} different libraries are probed already")
+        exported = exported_functions(library)
+        probed = self._probe_all(library, exported)
+        self._libraries += bool(probed.symbols)
+        return probed
+
+    def totals(self) -> Iterator[bytes]:
+        """Of each process that called CUDA and lives, the record of what it did so far; its head is empty."""
+        for _, words in self._running.items():  # noqa: PERF102 - a map of the kernel's
+            yield b"".join(word.to_bytes(8, "little") for word in words)
+
+    def close(self) -> None:
+        """Takes all away; a second call does nothing."""
+        for descriptor in self._descriptors:
+            os.close(descriptor)
+        self._descriptors = []
+
+    def _probe_all(self, library: int, exported: dict[str, int]) -> Probed:
+        known = [function for function in cudacalls.FUNCTIONS if function.name in self._entered]
+        places: dict[int, list[str]] = {}
+        for function in sorted(known, key=lambda each: each.narrow_size or each.narrow_address):
+            if function.name in exported:
+                places.setdefault(exported[function.name], []).append(function.name)
+        symbols: list[str] = []
+        refused: dict[str, str] = {}
+        for offset, names in places.items():  # several names of one function: one probe
+            why = self._probe_one(library, offset, names[0])
+            if why is None:
+                symbols += names
+            else:
+                refused.update(dict.fromkeys(names, why))
+        return Probed(
+            symbols=tuple(sorted(symbols)),
+            missing=tuple(sorted(function.name for function in known if function.name not in exported)),
+            refused=refused,
+            unknown=tuple(sorted(unknown_of(exported))),
+            why_not=None if symbols else _why_none(exported, refused),
+        )
+
+    def _probe_one(self, library: int, offset: int, name: str) -> str | None:
+        """Why there is no probe; `None`: there is one. The return first: an entry alone would never be finished."""
+        probes: list[int] = []
+        try:
+            probes.append(self._uprobes.attach(library, offset, self._returned, returns=True))
+            probes.append(self._uprobes.attach(library, offset, self._entered[name]))
+        except OSError as error:
+            for probe in probes:
+                os.close(probe)
+            return error.strerror or str(error)
+        self._descriptors += probes
+        return None
+
+
+def open_cuda(session: Session, *, events_h_digest: str | None = None, limits: Limits = _LIMITS) -> CudaPrograms:
+    """Compiles and loads, in a child that is gone when this returns; nothing is probed yet.
+
+    Args:
+        session: whose tree, settings, counters and records these use; must stay open as long.
+        events_h_digest: `handover.digest_of` the header that the caller decodes by.
+        limits: sizes of the maps.
+
+    Raises:
+        NoUprobes: the kernel has none.
+        PermissionDenied: this process may not load BPF programs.
+        LoaderFailed: at a named stage, with the reason in one line.
+    """
+    uprobes = Uprobes()
+    report, descriptors = load(limits, Wanted(cuda=True), session.transport, session.lent())
+    if events_h_digest not in (None, report.digest):
+        for descriptor in descriptors:
+            with suppress(OSError):
+                os.close(descriptor)
+        raise LoaderFailed("handover", "bpf/events.h is not of this version of oomtrace: the installation is mixed")
+    return CudaPrograms(report, descriptors, uprobes)
+
+
+def unknown_of(exported: Iterable[str]) -> list[str]:
+    """Names that look like allocation, and nobody here knows them."""
+    known = {function.name for function in cudacalls.FUNCTIONS}
+    return [name for name in exported if name not in known and _LIKE_ALLOCATION.fullmatch(name)]
+
+
+def _why_none(exported: dict[str, int], refused: dict[str, str]) -> str:
+    if refused:
+        return next(iter(refused.values()))
+    return "it exports none of the functions that are watched" if exported else "it is no library that can be read"
+
+
+__all__ = ["MAX_LIBRARIES", "CudaPrograms", "NoUprobes", "Probed", "open_cuda", "unknown_of"]
