@@ -93,6 +93,8 @@ struct cuda_running {
 	u64 spare[(CUDA_RUNNING_BYTES - sizeof(struct cuda_totals)) / 8 - 7 - 2 * KINDS * WAITING];
 };
 _Static_assert(sizeof(struct cuda_running) == CUDA_RUNNING_BYTES, "size");
+_Static_assert(__builtin_offsetof(struct cuda_running, owner) == CUDA_OWNER_AT * 8, "owner");
+_Static_assert(sizeof(struct cuda_key) == 24, "key");
 /* By start time and tgid. */
 BPF_TABLE("hash", u64, struct cuda_running, cuda_running, CUDA_PROCESSES);
 /* Never written: what a new process begins with, which is too large for the stack. */

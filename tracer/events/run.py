@@ -153,6 +153,8 @@ class Losses(Event, frozen=True, kw_only=True, gc=False):
     """Records of the kernel log that were overwritten."""
     reclaim: int = 0
     """Reclaim runs whose cgroup found no room. Not in `total`: no proof of a kill rests on reclaim."""
+    cuda: int = 0
+    """Calls of CUDA by processes whose totals found no room. Not in `total`, for the same reason."""
 
     @property
     def total(self) -> int:

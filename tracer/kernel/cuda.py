@@ -3,6 +3,7 @@
 
 import os
 import re
+import struct
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from types import MappingProxyType
@@ -11,7 +12,7 @@ from typing import NamedTuple
 from tracer.elf import exported_functions
 from tracer.errors import LoaderFailed
 from tracer.kernel import cudacalls
-from tracer.kernel.handover import CUDA_MAPS, CUDA_RUNNING_BYTES, Limits, Report
+from tracer.kernel.handover import CUDA_KEY, CUDA_MAPS, CUDA_OWNER_AT, CUDA_RUNNING_BYTES, Limits, Report
 from tracer.kernel.maps import HashMap
 from tracer.kernel.probes import Hook, Wanted
 from tracer.kernel.session import Session, load
@@ -53,7 +54,7 @@ class CudaPrograms:
         self._descriptors = list(descriptors)
         running, held = descriptors[: len(CUDA_MAPS)]
         self._running = HashMap(running, "=Q", f"={CUDA_RUNNING_BYTES // 8}Q")
-        self._held = held
+        self._held = HashMap(held, f"={struct.calcsize(CUDA_KEY)}s", "=QQ")
         *entered, self._returned = descriptors[-len(report.uprobes) - 1 :]
         self._entered = dict(zip(report.uprobes, entered, strict=True))
         self._uprobes = uprobes
@@ -76,6 +77,12 @@ class CudaPrograms:
         """Of each process that called CUDA and lives, the record of what it did so far; its head is empty."""
         for _, words in self._running.items():  # noqa: PERF102 - a map of the kernel's
             yield b"".join(word.to_bytes(8, "little") for word in words)
+
+    def sweep(self) -> int:
+        """Lets go of what is kept of processes that have ended, and of programs that were replaced. Slow."""
+        keys = self._held.keys()  # before who lives is asked: what came into it since is of those
+        living = {words[CUDA_OWNER_AT] for _, words in self._running.items()}
+        return sum(self._held.delete(key) for key in keys if struct.unpack(CUDA_KEY, key)[1] not in living)
 
     def close(self) -> None:
         """Takes all away; a second call does nothing."""

@@ -42,6 +42,10 @@ RECLAIM_FIELDS = ("memcg_runs", "memcg_stall_ns", "direct_runs", "direct_stall_n
 
 CUDA_RUNNING_BYTES = 832
 """What the programs keep of a process that calls CUDA; its first bytes are a record."""
+CUDA_KEY = "=QQII"
+"""Of an allocation: its address, whose (`cuda_running.owner`), tgid, kind of number."""
+CUDA_OWNER_AT = 27
+"""Of `owner` in `cuda_running`, in words: a test holds it against the record's size."""
 
 FOLDERS = ("/tmp", "/dev/shm", "/run", "/var/tmp")  # noqa: S108 - the child makes its own in one of them, with mkdtemp
 """Where the child may put what it compiles against: the first that it can write to."""
@@ -118,6 +122,7 @@ def constants(
         "COUNTER_CUDA_LOST": CUDA_LOST_AT,
         "COUNTER_SLOTS": COUNTER_SLOTS,
         "CUDA_RUNNING_BYTES": CUDA_RUNNING_BYTES,
+        "CUDA_OWNER_AT": CUDA_OWNER_AT,
         "CUDA_PROCESSES": limits.cuda_processes,
         "CUDA_CALLS": limits.cuda_calls,
         "CUDA_HOLDINGS": limits.cuda_holdings,

@@ -65,7 +65,8 @@ def main(argv: list[str]) -> None:
         limits, wanted = handover.Limits(**json.loads(argv[3])), Wanted(*json.loads(argv[4]))
         transport = argv[5] if argv[5:] else None
         if wanted.cuda:
-            report, descriptors = load_cuda(sock, argv[2], limits, transport)
+            # Taken at once: what nobody has read when we go would be in the way of what we say.
+            report, descriptors = load_cuda(handover.borrow(sock), argv[2], limits, transport)
         else:
             report, descriptors = load(argv[2], limits, wanted, transport)
     except LoadError as error:
@@ -104,11 +105,15 @@ def load(
 
 
 def load_cuda(
-    sock: socket.socket, bpf_folder: str, limits: handover.Limits, transport: str | None = None
+    lent: list[int], bpf_folder: str, limits: handover.Limits, transport: str | None = None
 ) -> tuple[handover.Report, list[int]]:
     """Compiles and loads what sees calls of CUDA; the parent puts the uprobes where they belong, as these are found.
 
-    The other programs' maps come over the socket: tree, settings, counters and the way of records are shared.
+    Args:
+        lent: `handover.SHARED_MAPS` of the other programs: tree, settings, counters and the way of records.
+        bpf_folder: with the C fragments.
+        limits: sizes of the maps.
+        transport: the other programs'.
 
     Raises:
         LoadError: at a named stage.
@@ -117,7 +122,7 @@ def load_cuda(
     ctypes.set_errno(0)
     try:
         ours = [program[name.encode()].map_fd for name in handover.SHARED_MAPS]
-        places = dict(zip(ours, handover.borrow(sock)))
+        places = dict(zip(ours, lent))
 
         def code_of(function: str) -> bytes:
             return bpfcalls.with_other_maps(program.dump_func(function.encode()), places)

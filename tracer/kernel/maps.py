@@ -10,6 +10,7 @@ import mmap
 import os
 import struct
 from collections.abc import Iterator
+from typing import Any
 
 from tracer.kernel.bpfcalls import BPF_SYSCALL
 
@@ -34,7 +35,7 @@ class HashMap:
 
     Args:
         fd: of the map; stays the caller's.
-        key: `struct` format of a key, of one number.
+        key: `struct` format of a key, of one number, or of one piece of bytes for what has several.
         value: `struct` format of a value.
     """
 
@@ -62,7 +63,7 @@ class HashMap:
             return False
         return True
 
-    def delete(self, key: int) -> bool:
+    def delete(self, key: int | bytes) -> bool:
         """Whether it was there.
 
         Raises:
@@ -85,17 +86,25 @@ class HashMap:
         Raises:
             OSError: the map is closed.
         """
-        keys: dict[int, None] = {}
+        for key in self.keys():
+            value = self.lookup(key)
+            if value is not None:
+                yield key, value
+
+    def keys(self) -> list[Any]:
+        """All keys, likewise.
+
+        Raises:
+            OSError: the map is closed.
+        """
+        keys: dict[Any, None] = {}
         key: bytes | None = None
         room = ctypes.create_string_buffer(self._key.size)
         # The kernel starts over from the first key when the last one is gone: a seen key ends the walk.
         while self._found(_NEXT_KEY, key, room) and (number := self._key.unpack(room.raw)[0]) not in keys:
             keys[number] = None
             key = room.raw
-        for number in keys:
-            value = self.lookup(number)
-            if value is not None:
-                yield number, value
+        return list(keys)
 
     def _found(self, command: int, key: bytes | None, value: "ctypes.Array[ctypes.c_char] | None") -> bool:
         try:

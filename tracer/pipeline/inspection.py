@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 from tracer.events import (
+    CodeLooked,
     Event,
     ProcessExited,
     ProcessForked,
@@ -22,6 +23,7 @@ from tracer.events import (
     process_id,
 )
 from tracer.events.signals import BUS_ADRERR, SIGBUS
+from tracer.pipeline.cuda import CudaWatch
 from tracer.pipeline.error_files import ErrorFiles
 from tracer.pipeline.helper import Helper
 from tracer.pipeline.journal import Journal
@@ -42,6 +44,8 @@ class Inspection:
     def __init__(self, processes: Processes, journal: Journal, helper: Helper, members: Members) -> None:
         self.error_files: ErrorFiles | None = None
         """What ranks leave behind; `None`: nobody's rights to read it with."""
+        self.cuda: CudaWatch | None = None
+        """Who is told what code a process has mapped."""
         self._processes = processes
         self._journal = journal
         self._helper = helper
@@ -102,6 +106,8 @@ class Inspection:
         for member in self._looks.due(now_ns):
             if member.id in self._members:
                 self._submit(member, self._processes.looked)
+                if self.cuda is not None:
+                    self.cuda.look(member)
             else:
                 self._looks.forget(member.id)
 
@@ -126,6 +132,9 @@ class Inspection:
         files = self.error_files
         if isinstance(event, SenderSeen | TmpfsSample):
             self._journal.append(event)
+        elif isinstance(event, CodeLooked):
+            if self.cuda is not None:
+                self.cuda.take(event)
         elif isinstance(event, TrainingLine):
             if files is None or files.take(event):
                 self._journal.append(event)

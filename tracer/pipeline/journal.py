@@ -53,7 +53,7 @@ class Journal:
 
     def forget(self, process: ProcessId) -> None:
         """Nothing more of this process will come."""
-        for kind in ("process", "seen", "looked"):
+        for kind in ("process", "seen", "looked", "code"):
             self._last.pop((kind, *process), None)
 
     def note(self, text: str) -> None:

@@ -87,6 +87,7 @@ class Recorder:
 
     def close(self) -> None:
         """Let go of the helper threads."""
+        self.watch.cuda.close()
         self._inspector.close()
         self._disk.close()
 

@@ -1,11 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """The real sources of a run, opened one by one; what cannot be opened is left out, with the reason."""
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from tracer.errors import LoaderFailed, OomtraceError
-from tracer.events import AnyEvent, Losses, PressureSample, ReclaimSample, VmstatSample
+from tracer.events import (
+    AnyEvent,
+    CudaTotals,
+    Losses,
+    PressureSample,
+    ProcessId,
+    ReclaimSample,
+    VmstatSample,
+    process_id,
+)
+from tracer.kernel.cuda import CudaPrograms, NoUprobes, Probed, open_cuda
 from tracer.kernel.probes import Hook, Wanted
 from tracer.kernel.session import Session, open_session
 from tracer.kernel.symbols import why_hidden
@@ -14,7 +25,8 @@ from tracer.pipeline.translation import PidTable, TranslatedKernel, TranslatedPr
 from tracer.sources.cgroups import CgroupSource
 from tracer.sources.gpu import GpuSource, GpuUnavailable
 from tracer.sources.kmsg import KernelLogSource, KernelLogUnreadable
-from tracer.sources.live import LiveSource, events_h_digest
+from tracer.sources.libcuda import find_libcudas
+from tracer.sources.live import LiveSource, events_h_digest, totals_in
 from tracer.sources.namespaces import read_namespaces
 from tracer.sources.numa import read_numa_nodes
 from tracer.sources.pressure import read_pressure, read_vmstat
@@ -27,6 +39,8 @@ class KernelFeed:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._live = LiveSource(session)
+        self._cuda: CudaPrograms | None = None
+        self._totals: dict[ProcessId, CudaTotals] = {}
 
     @property
     def hooks(self) -> Sequence[Hook]:
@@ -72,7 +86,36 @@ class KernelFeed:
     def reclaim(self, now_ns: int) -> Sequence[ReclaimSample]:
         return self._live.reclaim(now_ns)
 
+    def probe_cuda(self, library: int) -> Probed:
+        if self._cuda is None:
+            try:
+                self._cuda = open_cuda(self._session, events_h_digest=events_h_digest())
+            except (NoUprobes, OomtraceError) as error:
+                return Probed(why_not=str(error))
+        return self._cuda.probe(library)
+
+    def cuda_totals(self, now_ns: int) -> Sequence[CudaTotals]:
+        if self._cuda is None:
+            return ()
+        before, self._totals = self._totals, {}
+        changed: list[CudaTotals] = []
+        for record in self._cuda.totals():
+            total = totals_in(record, now_ns)
+            if not total.last_ns:
+                continue  # just begun
+            identity = process_id(total.tgid, total.start_ns)
+            self._totals[identity] = total
+            if identity not in before or before[identity].last_ns != total.last_ns:
+                changed.append(total)
+        return changed
+
+    def forget_cuda(self) -> None:
+        if self._cuda is not None:
+            self._cuda.sweep()
+
     def close(self) -> None:
+        if self._cuda is not None:
+            self._cuda.close()
         self._session.close()
 
 
@@ -116,6 +159,7 @@ def open_sources(*, need_kernel: bool = False) -> Iterator[Sources]:
             cgroups=cgroups,
             host=HostMemory(),
             kernel=TranslatedKernel(kernel, here, pids) if kernel is not None and translated else kernel,
+            libcudas=_libcudas,
             namespaces=here,
             pids=pids,
             why_no_kernel=why_no_kernel,
@@ -135,6 +179,10 @@ def open_sources(*, need_kernel: bool = False) -> Iterator[Sources]:
                 feed.close()
         if not isinstance(log, KernelLogUnreadable):
             log.close()
+
+
+def _libcudas() -> Iterator[tuple[str, int]]:
+    return find_libcudas(more=os.environ.get("LD_LIBRARY_PATH", "").split(":"))
 
 
 def _open_kernel(*, need: bool, console: bool) -> tuple[KernelFeed | None, str | None]:

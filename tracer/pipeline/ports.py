@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the pipeline needs of its sources, as types: tests give it small stand-ins, a run the real ones."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from tracer.events import (
     AnyEvent,
     CgroupSample,
+    CodeLooked,
+    CudaTotals,
+    GpuLibrary,
     GpuStatus,
     LogEvent,
     Losses,
@@ -35,6 +38,25 @@ class Hook(Protocol):
 
     @property
     def attached(self) -> bool: ...
+
+    @property
+    def why_not(self) -> str | None: ...
+
+
+class Probed(Protocol):
+    """What came of probing one libcuda."""
+
+    @property
+    def symbols(self) -> tuple[str, ...]: ...
+
+    @property
+    def missing(self) -> tuple[str, ...]: ...
+
+    @property
+    def refused(self) -> Mapping[str, str]: ...
+
+    @property
+    def unknown(self) -> tuple[str, ...]: ...
 
     @property
     def why_not(self) -> str | None: ...
@@ -78,6 +100,18 @@ class Kernel(Protocol):
     def losses(self, now_ns: int) -> Losses: ...
 
     def reclaim(self, now_ns: int) -> Sequence[ReclaimSample]: ...
+
+    def probe_cuda(self, library: int) -> Probed:
+        """Watch what is called of a libcuda: its descriptor. Slow; in any thread."""
+        ...
+
+    def cuda_totals(self, now_ns: int) -> Sequence[CudaTotals]:
+        """Of processes that called CUDA since they were asked for last."""
+        ...
+
+    def forget_cuda(self) -> None:
+        """Let go of what is kept of allocations of processes that have ended. Slow; in any thread."""
+        ...
 
     def close(self) -> None: ...
 
@@ -127,6 +161,14 @@ class Processes(Protocol):
     def start_ns(self, tgid: int) -> int | None: ...
 
     def table(self) -> Iterable[Row]: ...
+
+    def code(self, tgid: int, known_bytes: int | None) -> CodeLooked | None:
+        """Which libraries for a GPU it has mapped; `None`: gone, or as it was with so many bytes of code."""
+        ...
+
+    def open_code(self, tgid: int, start_ns: int, library: GpuLibrary) -> int | None:
+        """Descriptor of such a file."""
+        ...
 
     def shm(self, tgid: int) -> TmpfsSample | None:
         """The room in /dev/shm as the process sees it."""
@@ -215,6 +257,8 @@ class Sources:
     """Without `kernel`: what is seen without reading the kernel's memory. It follows no process."""
     log: KernelLog | None = None
     why_no_log: str | None = None
+    libcudas: Callable[[], Iterable[tuple[str, int]]] = tuple
+    """Path and open descriptor, the caller's, of each libcuda that is there before anyone has mapped it."""
     namespaces: Namespaces = INITIAL
     """Where we live: whose pids and clocks ours are."""
     pids: PidTable | None = None

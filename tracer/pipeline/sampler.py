@@ -2,9 +2,9 @@
 """When and how densely the job's memory is sampled. What is read comes from the sources; what changed is recorded."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from tracer.events import CgroupSample, Event, ProcessGone, ReclaimSample
+from tracer.events import CgroupSample, ProcessGone, ProcessSample, ReclaimSample
 from tracer.pipeline.journal import Journal
 from tracer.pipeline.members import GONE_AFTER_NS, Member, Members
 from tracer.pipeline.ports import Sources
@@ -28,6 +28,8 @@ class Sampler:
     def __init__(self, sources: Sources, journal: Journal, members: Members) -> None:
         self.longest_scan_ns = 0
         self.scans = 0
+        self.sampled: Callable[[Member, ProcessSample], None] | None = None
+        """Told of each sample of a process."""
         self._sources = sources
         self._journal = journal
         self._members = members
@@ -138,13 +140,15 @@ class Sampler:
 
     def _sample_process(self, member: Member, now_ns: int, *, last: bool = False) -> None:
         processes = self._sources.processes
-        sample: Event | None = self._journal.attempt(
+        sample: ProcessSample | None = self._journal.attempt(
             "reading processes", lambda: processes.sample(member.tgid, member.start_ns), otherwise=None
         )
         if sample is not None:
             member.missing_since_ns = None
             if not self._journal.append_changed(("process", *member.id), sample) and last:
                 self._journal.append(sample)
+            if self.sampled is not None:
+                self.sampled(member, sample)
         elif self._journal.gave_up("reading processes"):
             return
         elif self._members.missing(member, now_ns, patience_ns=0 if self._scans_proc else GONE_AFTER_NS):

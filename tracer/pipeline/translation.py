@@ -12,6 +12,9 @@ import msgspec
 
 from tracer.events import (
     AnyEvent,
+    CodeLooked,
+    CudaTotals,
+    GpuLibrary,
     Losses,
     ProcessExited,
     ProcessForked,
@@ -23,9 +26,12 @@ from tracer.events import (
     TmpfsSample,
     process_id,
 )
-from tracer.pipeline.ports import Hook, Kernel, Processes, Row
+from tracer.pipeline.ports import Hook, Kernel, Probed, Processes, Row
 from tracer.sources import procfs
 from tracer.sources.namespaces import Namespaces
+
+_MONOTONIC = frozenset({"mark_ts_ns", "entered_ns", "failed_ns", "info_ns", "first_ns", "last_ns"})
+"""Beside `ts_ns`, fields of the kernel's records by CLOCK_MONOTONIC."""
 
 
 class PidTable:
@@ -109,6 +115,18 @@ class TranslatedProcesses:
         own = self._own(tgid)
         sample = None if own is None else self._inner.sample(own, start_ns)
         return None if sample is None else msgspec.structs.replace(sample, tgid=tgid)
+
+    def code(self, tgid: int, known_bytes: int | None) -> CodeLooked | None:
+        own = self._own(tgid)
+        looked = None if own is None else self._inner.code(own, known_bytes)
+        if looked is None or not self._table.in_use:
+            return looked
+        same = self._table.kernel(looked.tgid, looked.start_ns) == tgid
+        return msgspec.structs.replace(looked, tgid=tgid) if same else None
+
+    def open_code(self, tgid: int, start_ns: int, library: GpuLibrary) -> int | None:
+        own = self._own(tgid)
+        return None if own is None else self._inner.open_code(own, start_ns, library)
 
     def shm(self, tgid: int) -> TmpfsSample | None:
         own = self._own(tgid)
@@ -194,6 +212,25 @@ class TranslatedKernel:
     def reclaim(self, now_ns: int) -> Sequence[ReclaimSample]:
         return self._inner.reclaim(now_ns)
 
+    def probe_cuda(self, library: int) -> Probed:
+        return self._inner.probe_cuda(library)
+
+    def cuda_totals(self, now_ns: int) -> Sequence[CudaTotals]:
+        totals = self._inner.cuda_totals(now_ns)
+        shift_ns = self._namespaces.monotonic_shift_ns
+        return [
+            msgspec.structs.replace(
+                total,
+                start_ns=total.start_ns + self._namespaces.boottime_shift_ns,
+                first_ns=total.first_ns + shift_ns,
+                last_ns=total.last_ns + shift_ns,
+            )
+            for total in totals
+        ]
+
+    def forget_cuda(self) -> None:
+        self._inner.forget_cuda()
+
     def close(self) -> None:
         self._inner.close()
 
@@ -205,6 +242,6 @@ def in_our_clocks(event: AnyEvent, namespaces: Namespaces) -> AnyEvent:
         value = getattr(event, name)
         if name.endswith("start_ns") and value:  # CLOCK_BOOTTIME; 0: not known
             changes[name] = value + namespaces.boottime_shift_ns
-        elif name == "mark_ts_ns":
+        elif name in _MONOTONIC and value:
             changes[name] = value + namespaces.monotonic_shift_ns
     return msgspec.structs.replace(event, **changes)

@@ -9,6 +9,7 @@ from tracer.events import (
     Armed,
     CallWhy,
     CudaCall,
+    CudaTotals,
     Disarmed,
     Event,
     HookStatus,
@@ -16,6 +17,7 @@ from tracer.events import (
     LoggedKill,
     OomGlimpse,
     OomMark,
+    ProcessExeced,
     ProcessExited,
     ProcessForked,
     ProcessSeen,
@@ -23,6 +25,7 @@ from tracer.events import (
     process_id,
 )
 from tracer.pipeline.clocks import clock_now, cost_now
+from tracer.pipeline.cuda import CudaWatch
 from tracer.pipeline.foreign import ForeignSignals, is_foreign
 from tracer.pipeline.gpu import GpuWatch
 from tracer.pipeline.helper import Helper
@@ -47,6 +50,9 @@ class Watch:
         self.sampler = Sampler(sources, journal, self.members)
         self.gpu = GpuWatch(sources, journal)
         self.inspection = Inspection(sources.processes, journal, inspector, self.members)
+        self.cuda = CudaWatch(sources, journal, inspector, self.members)
+        self.inspection.cuda = self.cuda
+        self.sampler.sampled = self.cuda.sampled
         self.own_tgid = os.getpid()
         """What the kernel calls us."""
         self.more_readers: list[Reader] = []
@@ -80,6 +86,7 @@ class Watch:
         if self._sources.nodes is not None:
             self._journal.append(self._sources.nodes)
         self.gpu.arm(now_ns)
+        self._journal.attempt("probing libcuda", self.cuda.begin, otherwise=None)
 
     def disarm(self) -> None:
         """Say that all was read until now."""
@@ -90,6 +97,7 @@ class Watch:
         """The descriptors to wait for."""
         ring, log = self._ring, self._sources.log
         readers: list[Reader] = [("the helper thread", self.inspection.fileno(), self.inspection.read)]
+        readers.append(("the probing thread", self.cuda.fileno(), self.cuda.read))
         if ring is not None:
             readers.append(("the ring buffer", ring.fileno(), self._read_kernel))
         if log is not None:
@@ -112,6 +120,11 @@ class Watch:
         elif isinstance(event, CudaCall):
             if event.why == CallWhy.FAILED:
                 self.gpu.at_failure(time.monotonic_ns())
+            self.cuda.forget(process_id(event.tgid, event.start_ns))
+        elif isinstance(event, ProcessExeced):
+            self.cuda.forget(process_id(event.tgid, event.start_ns))
+        elif isinstance(event, CudaTotals):
+            self.cuda.totalled(event)
         elif isinstance(event, LogGap):
             self._losses.missed(event)
         elif isinstance(event, OomMark | LoggedKill):
@@ -144,6 +157,7 @@ class Watch:
             for member in self.sampler.tick(now_ns):
                 self.inspection.look(member)
             self.inspection.check(now_ns)
+            self.cuda.tick(now_ns)
             self._losses.record(always=False)
         if now_ns >= self._next_clock_ns:
             self._next_clock_ns = now_ns + CLOCK_NS
@@ -168,6 +182,7 @@ class Watch:
     def look_last(self) -> None:
         """The last samples."""
         self.sampler.finish(time.monotonic_ns())
+        self.cuda.tick(time.monotonic_ns(), last=True)
         # Others are killed whenever they are: what the counts have in them by now is to be recorded as well.
         self._read_kernel()
 

@@ -13,7 +13,18 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, cast
 
-from tracer.events import LAYOUTS, AnyEvent, KernelStack, Kind, Losses, OomMark, OomStack, Printed, ReclaimSample
+from tracer.events import (
+    LAYOUTS,
+    AnyEvent,
+    CudaTotals,
+    KernelStack,
+    Kind,
+    Losses,
+    OomMark,
+    OomStack,
+    Printed,
+    ReclaimSample,
+)
 from tracer.events.header import header_text
 from tracer.kernel.handover import digest_of
 from tracer.kernel.session import Reclaim
@@ -34,12 +45,19 @@ class Records(Protocol):
     def lost(self) -> int: ...
     def untracked(self) -> int: ...
     def reclaim_lost(self) -> int: ...
+    def cuda_lost(self) -> int: ...
     def reclaim(self) -> tuple[Reclaim, ...]: ...
 
 
 def events_h_digest() -> str:
     """Of the header that this source decodes by; for `open_session`."""
     return digest_of(header_text().encode())
+
+
+def totals_in(running: bytes, now_ns: int) -> CudaTotals:
+    """Totals of a process as they are kept in the kernel: a record whose head is empty, and more behind it."""
+    layout = cast("Layout[CudaTotals]", LAYOUTS[Kind.CUDA_TOTALS])
+    return layout.decode(HEAD.pack(now_ns, Kind.CUDA_TOTALS, 0) + running[HEAD.size : layout.size_bytes])
 
 
 MAX_RECORDS = 4096
@@ -126,6 +144,7 @@ class LiveSource:
             short=self._short,
             unknown=self._unknown + self._session.lost(),
             reclaim=self._session.reclaim_lost(),
+            cuda=self._session.cuda_lost(),
         )
 
     def reclaim(self, now_ns: int) -> list[ReclaimSample]:

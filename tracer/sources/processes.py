@@ -13,8 +13,9 @@ from typing import TypeVar
 
 import psutil
 
-from tracer.events import ProcessLooked, ProcessSample, ProcessSeen, TmpfsSample, process_id
+from tracer.events import CodeLooked, GpuLibrary, ProcessLooked, ProcessSample, ProcessSeen, TmpfsSample, process_id
 from tracer.sources.cgroups import CgroupSource
+from tracer.sources.code import CodeSource
 from tracer.sources.environ_names import ALLOWED_NAMES, allowed
 from tracer.sources.late_environ import read_late_environ
 from tracer.sources.masking import mask_arguments, mask_marked
@@ -49,6 +50,7 @@ class ProcessSource:
         self._cgroups = CgroupSource(proc_root=proc_root) if cgroups is None else cgroups
         self._clock = clock
         self._tmpfs = TmpfsSource(proc_root, clock=clock)
+        self._code = CodeSource(proc_root, clock=clock)
 
     def start_ns(self, tgid: int) -> int | None:
         """When it started, by CLOCK_BOOTTIME floored to a tick; `None`: there is no such process."""
@@ -120,6 +122,14 @@ class ProcessSource:
             return None
         return _sample(status, stat, tgid, self._clock())
 
+    def code(self, tgid: int, known_bytes: int | None) -> CodeLooked | None:
+        """Which libraries for a GPU it has mapped. **Slow**, as `seen` is. `None`: gone, or as it was."""
+        return self._code.looked(tgid, known_bytes)
+
+    def open_code(self, tgid: int, start_ns: int, library: GpuLibrary) -> int | None:
+        """Descriptor of such a file. **Slow**, as `seen` is."""
+        return self._code.open(tgid, start_ns, library)
+
     def shm(self, tgid: int) -> TmpfsSample | None:
         """How full /dev/shm is, as the process sees it; cheap."""
         return self._tmpfs.shm(tgid)
@@ -165,6 +175,7 @@ def _sample(status: Status, stat: Stat, tgid: int, now_ns: int) -> ProcessSample
         rss_file_bytes=status.rss_file_bytes,
         rss_shmem_bytes=status.rss_shmem_bytes,
         swap_bytes=status.swap_bytes,
+        code_bytes=status.code_bytes,
         state=status.state,
         exit_status=stat.exit_status,
     )

@@ -68,6 +68,8 @@ class Status:
     rss_file_bytes: int | None = None
     rss_shmem_bytes: int | None = None
     swap_bytes: int | None = None
+    code_bytes: int | None = None
+    """VmExe and VmLib."""
     caught: int | None = None
     """SigCgt: bit N-1 for signal N."""
 
@@ -157,6 +159,7 @@ def read_status(proc_root: str, pid: int | str) -> Status | None:
         rss_file_bytes=_kib(_word(lines, b"RssFile")),
         rss_shmem_bytes=_kib(_word(lines, b"RssShmem")),
         swap_bytes=_kib(_word(lines, b"VmSwap")),
+        code_bytes=_sum(_kib(_word(lines, b"VmExe")), _kib(_word(lines, b"VmLib"))),
         caught=_mask(_word(lines, b"SigCgt")),
     )
 
@@ -218,6 +221,10 @@ def _int(word: bytes | None) -> int | None:
 
 def _mask(word: bytes | None) -> int | None:
     return int(word, 16) if word is not None and len(word) <= 16 and _HEX.fullmatch(word) else None
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
 
 
 def _kib(word: bytes | None) -> int | None:

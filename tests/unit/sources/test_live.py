@@ -46,6 +46,9 @@ class Records:
     def untracked(self) -> int:
         return 4
 
+    def cuda_lost(self) -> int:
+        return 0
+
     def reclaim_lost(self) -> int:
         return 6
 

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Calls a libcuda as a static libcudart does: dlopen(), one dlsym() of cuGetProcAddress_v2, all else through pointers
+ * that this gives. Does what it reads, line by line, and answers each with one line:
+ *
+ *   load PATH                   map the library
+ *   call NAME ARGUMENT...       NAME as cuGetProcAddress knows it; prints its result. An argument is a number, &N (the
+ *                               address of place N), *N (what is in it), @TYPE (a CUmemAllocationProp of that location)
+ *   exact NAME ARGUMENT...      the same by dlsym()
+ *   threads COUNT EACH BYTES    so many at once allocate and free so often
+ *   repeat TIMES                cuMemAlloc of 4096 and cuMemFree; prints ns a pair
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef int (*function)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
+typedef int (*get_address)(const char *, void **, int, uint64_t, int *);
+
+static struct property { int type, handle_types, location_type, location_id; char rest[64]; } property;
+static uint64_t places[64];
+static get_address address_of;
+static function allocate, release;
+static unsigned long each, size;
+
+static void *work(void *unused)
+{
+	for (unsigned long i = 0; i < each; i++) {
+		uint64_t address;
+
+		if (!allocate((uint64_t)&address, size, 0, 0, 0))
+			release(address, 0, 0, 0, 0);
+	}
+	return unused;
+}
+
+static uint64_t argument(const char *word)
+{
+	switch (*word) {
+	case '&': return (uint64_t)&places[atoi(word + 1) % 64];
+	case '*': return places[atoi(word + 1) % 64];
+	case '@': property.location_type = atoi(word + 1); return (uint64_t)&property;
+	default: return strtoull(word, NULL, 0);
+	}
+}
+
+static function by_name(const char *name)
+{
+	void *found = NULL;
+
+	address_of(name, &found, 13000, 0, NULL);
+	return (function)found;
+}
+
+int main(void)
+{
+	char line[4096], *rest, *verb, *words[7];
+	void *library = NULL;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	puts("ready");
+	while (fgets(line, sizeof(line), stdin)) {
+		int count = 0;
+
+		verb = strtok_r(line, " \n", &rest);
+		while (verb && count < 7 && (words[count] = strtok_r(NULL, " \n", &rest)))
+			count++;
+		if (!verb)
+			continue;
+		if (!strcmp(verb, "load")) {
+			library = dlopen(words[0], RTLD_NOW | RTLD_LOCAL);
+			address_of = library ? (get_address)dlsym(library, "cuGetProcAddress_v2") : NULL;
+			if (address_of) {
+				allocate = by_name("cuMemAlloc");
+				release = by_name("cuMemFree");
+			}
+			puts(address_of ? "loaded" : dlerror());
+		} else if (!strcmp(verb, "call") || !strcmp(verb, "exact")) {
+			function called = *verb == 'c' ? by_name(words[0]) : (function)dlsym(library, words[0]);
+			uint64_t given[5] = { 0 };
+
+			for (int i = 1; i < count && i < 6; i++)
+				given[i - 1] = argument(words[i]);
+			if (called)
+				printf("%d\n", called(given[0], given[1], given[2], given[3], given[4]));
+			else
+				puts("unknown");
+		} else if (!strcmp(verb, "threads")) {
+			pthread_t threads[64];
+			int at_once = atoi(words[0]) % 64;
+
+			each = strtoul(words[1], NULL, 0);
+			size = strtoul(words[2], NULL, 0);
+			for (int i = 0; i < at_once; i++)
+				pthread_create(&threads[i], NULL, work, NULL);
+			for (int i = 0; i < at_once; i++)
+				pthread_join(threads[i], NULL);
+			puts("done");
+		} else if (!strcmp(verb, "repeat")) {
+			struct timespec began, ended;
+
+			each = strtoul(words[0], NULL, 0);
+			size = 4096;
+			clock_gettime(CLOCK_MONOTONIC, &began);
+			work(NULL);
+			clock_gettime(CLOCK_MONOTONIC, &ended);
+			printf("%.0f\n", ((ended.tv_sec - began.tv_sec) * 1e9 + (ended.tv_nsec - began.tv_nsec)) / each);
+		} else {
+			puts("what?");
+		}
+	}
+	return 0;
+}
