@@ -6,7 +6,7 @@ import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from types import MappingProxyType
+from types import MappingProxyType, TracebackType
 from typing import NamedTuple
 
 from tracer.elf import exported_functions
@@ -89,6 +89,14 @@ class CudaPrograms:
         for descriptor in self._descriptors:
             os.close(descriptor)
         self._descriptors = []
+
+    def __enter__(self) -> "CudaPrograms":  # noqa: PYI034 - typing.Self came with Python 3.11
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
 
     def _probe_all(self, library: int, exported: dict[str, int]) -> Probed:
         known = [function for function in cudacalls.FUNCTIONS if function.name in self._entered]

@@ -34,7 +34,7 @@ class CudaWatch:
     def __init__(self, sources: Sources, journal: Journal, inspector: Helper, members: Members) -> None:
         self._kernel: Kernel | None = sources.kernel
         self._processes = sources.processes
-        self._libcudas = sources.libcudas
+        self._libcudas, self._has_driver = sources.libcudas, sources.has_nvidia_driver
         self._journal = journal
         self._inspector = inspector
         self._members = members
@@ -52,12 +52,16 @@ class CudaWatch:
 
     def begin(self) -> None:
         """Probe what is there before the job runs. Takes the time that it takes."""
+        kernel, found = self._kernel, False
         for path, fd in self._libcudas():
+            found = True
             try:
                 self._libraries.add(place_of(fd))
                 self._record(self._probe(fd, path, place_of(fd)))
             finally:
                 os.close(fd)
+        if not found and kernel is not None and self._has_driver():
+            self._prober.submit(kernel.prepare_cuda)  # a container brings its own, and then there is no time to lose
 
     def fileno(self) -> int:
         """Readable when `read` has something."""

@@ -25,7 +25,7 @@ from tracer.pipeline.translation import PidTable, TranslatedKernel, TranslatedPr
 from tracer.sources.cgroups import CgroupSource
 from tracer.sources.gpu import GpuSource, GpuUnavailable
 from tracer.sources.kmsg import KernelLogSource, KernelLogUnreadable
-from tracer.sources.libcuda import find_libcudas
+from tracer.sources.libcuda import find_libcudas, has_driver
 from tracer.sources.live import LiveSource, events_h_digest, totals_in
 from tracer.sources.namespaces import read_namespaces
 from tracer.sources.numa import read_numa_nodes
@@ -40,6 +40,7 @@ class KernelFeed:
         self._session = session
         self._live = LiveSource(session)
         self._cuda: CudaPrograms | None = None
+        self._why_no_cuda: str | None = None
         self._totals: dict[ProcessId, CudaTotals] = {}
 
     @property
@@ -86,13 +87,16 @@ class KernelFeed:
     def reclaim(self, now_ns: int) -> Sequence[ReclaimSample]:
         return self._live.reclaim(now_ns)
 
-    def probe_cuda(self, library: int) -> Probed:
-        if self._cuda is None:
+    def prepare_cuda(self) -> None:
+        if self._cuda is None and self._why_no_cuda is None:
             try:
                 self._cuda = open_cuda(self._session, events_h_digest=events_h_digest())
             except (NoUprobes, OomtraceError) as error:
-                return Probed(why_not=str(error))
-        return self._cuda.probe(library)
+                self._why_no_cuda = str(error)
+
+    def probe_cuda(self, library: int) -> Probed:
+        self.prepare_cuda()
+        return Probed(why_not=self._why_no_cuda) if self._cuda is None else self._cuda.probe(library)
 
     def cuda_totals(self, now_ns: int) -> Sequence[CudaTotals]:
         if self._cuda is None:
@@ -160,6 +164,7 @@ def open_sources(*, need_kernel: bool = False) -> Iterator[Sources]:
             host=HostMemory(),
             kernel=TranslatedKernel(kernel, here, pids) if kernel is not None and translated else kernel,
             libcudas=_libcudas,
+            has_nvidia_driver=has_driver,
             namespaces=here,
             pids=pids,
             why_no_kernel=why_no_kernel,

@@ -101,6 +101,10 @@ class Kernel(Protocol):
 
     def reclaim(self, now_ns: int) -> Sequence[ReclaimSample]: ...
 
+    def prepare_cuda(self) -> None:
+        """Make ready for `probe_cuda`, which is quick then. Slow; in any thread."""
+        ...
+
     def probe_cuda(self, library: int) -> Probed:
         """Watch what is called of a libcuda: its descriptor. Slow; in any thread."""
         ...
@@ -259,6 +263,8 @@ class Sources:
     why_no_log: str | None = None
     libcudas: Callable[[], Iterable[tuple[str, int]]] = tuple
     """Path and open descriptor, the caller's, of each libcuda that is there before anyone has mapped it."""
+    has_nvidia_driver: Callable[[], bool] = bool
+    """Whether one is expected to appear."""
     namespaces: Namespaces = INITIAL
     """Where we live: whose pids and clocks ours are."""
     pids: PidTable | None = None

@@ -212,6 +212,9 @@ class TranslatedKernel:
     def reclaim(self, now_ns: int) -> Sequence[ReclaimSample]:
         return self._inner.reclaim(now_ns)
 
+    def prepare_cuda(self) -> None:
+        self._inner.prepare_cuda()
+
     def probe_cuda(self, library: int) -> Probed:
         return self._inner.probe_cuda(library)
 

@@ -52,6 +52,11 @@ def find_libcudas(root: str = "", more: Iterable[str] = ()) -> Iterator[tuple[st
         yield path, fd
 
 
+def has_driver(root: str = "") -> bool:
+    """Whether there is a driver for NVIDIA's GPUs, or what stands for it in WSL."""
+    return any(os.path.exists(root + path) for path in ("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg"))
+
+
 def _candidates(root: str, more: Iterable[str]) -> Iterator[str]:
     yield from (f"{folder}/{NAME}" for folder in more if folder.startswith("/"))
     cache = read_bytes(f"{root}/etc/ld.so.cache", _CACHE_BYTES) or b""

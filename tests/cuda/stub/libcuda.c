@@ -215,8 +215,14 @@ PLAIN(cuModuleLoadData)
 PLAIN(cuStreamCreate)
 /* Of a CUDA to come. */
 PLAIN(cuMemAllocManaged_v9)
-/* Never returns. */
-API CUresult cuCtxCreate_v4(void) { for (;;) pause(); }
+/* Says that it is called, and never returns. */
+API CUresult cuCtxCreate_v4(void)
+{
+	puts("within");
+	fflush(stdout);
+	for (;;)
+		pause();
+}
 
 API CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int version, uint64_t flags, int *status)
 {

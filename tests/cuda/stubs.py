@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A libcuda without a GPU, and a program that calls it as a static libcudart does: built from C for a test."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.waiting import DEADLINE_S
+
+SOURCES = Path(__file__).with_name("stub")
+FLAGS = ("-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter")
+SUCCESS, INVALID_VALUE, OUT_OF_MEMORY = 0, 1, 2
+DEVICE_BYTES = 16 << 30
+
+IN_PYTHON = r"""
+import ctypes, sys
+cuda = ctypes.CDLL(sys.argv[1])
+print("ready", flush=True)
+for line in sys.stdin:
+    name, *numbers = line.split()
+    place = ctypes.c_uint64()
+    given = [ctypes.byref(place) if number == "&" else ctypes.c_uint64(int(number)) for number in numbers]
+    print(getattr(cuda, name)(*given), place.value, flush=True)
+"""
+
+
+def compiler() -> str:
+    """Skips where there is none."""
+    found = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if found is None:
+        pytest.skip("no C compiler")
+    return found
+
+
+def build_library(folder: Path, name: str = "libcuda.so.1") -> Path:
+    """A libcuda of its own, with an inode of its own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    command = [compiler(), "-shared", "-fPIC", "-fvisibility=hidden", *FLAGS, "-Wl,-soname,libcuda.so.1"]
+    subprocess.run([*command, "-o", path, SOURCES / "libcuda.c", "-ldl", "-lpthread"], check=True)
+    return path
+
+
+def build_caller(folder: Path) -> Path:
+    """The program that calls it."""
+    path = folder / "caller"
+    subprocess.run([compiler(), *FLAGS, "-o", path, SOURCES / "caller.c", "-ldl", "-lpthread"], check=True)
+    return path
+
+
+class Caller:
+    """A process that calls a libcuda line by line: see stub/caller.c."""
+
+    def __init__(self, *command: str | Path, **more) -> None:
+        self.process = subprocess.Popen(
+            [*map(str, command)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **more
+        )
+        self.pid = self.process.pid
+        assert self.process.stdout.readline() == "ready\n"
+
+    @classmethod
+    def in_python(cls, library: Path, **more) -> "Caller":
+        """The same with ctypes; knows only lines of a name and numbers, `&` for where to put an answer."""
+        return cls(sys.executable, "-I", "-S", "-c", IN_PYTHON, library, **more)
+
+    def tell(self, line: str) -> None:
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def do(self, line: str) -> str:
+        self.tell(line)
+        return self.process.stdout.readline().strip()
+
+    def load(self, library: Path) -> None:
+        assert self.do(f"load {library}") == "loaded"
+
+    def call(self, line: str) -> int:
+        """Its result."""
+        return int(self.do(f"call {line}"))
+
+    def finish(self) -> int:
+        self.process.stdin.close()
+        return self.process.wait(DEADLINE_S)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            try:
+                pipe.close()
+            except BrokenPipeError:
+                continue

@@ -1,0 +1,418 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls of CUDA as probes see them: on a stub without a GPU, called as a static libcudart calls the real one."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cuda.stubs import DEVICE_BYTES, INVALID_VALUE, OUT_OF_MEMORY, Caller, build_caller, build_library
+from tests.kernel.workload import Watch, start_ns
+from tests.waiting import has_ended, wait_for
+from tracer.events import CallWhy, CudaCall, CudaMemory, CudaSymbol, CudaTotals
+from tracer.kernel import cudacalls
+from tracer.kernel.cuda import open_cuda
+from tracer.kernel.handover import PERF_BUFFER, Limits
+from tracer.sources.live import events_h_digest, totals_in
+
+MIB = 1 << 20
+THEN_EXEC = """
+import ctypes, os, sys
+cuda = ctypes.CDLL(sys.argv[1])
+cuda.cuMemAlloc_v2(ctypes.byref(ctypes.c_uint64()), ctypes.c_uint64(1000))
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+@pytest.fixture(scope="module")
+def stub(tmp_path_factory):
+    """A libcuda, and a program that calls it."""
+    folder = tmp_path_factory.mktemp("stub")
+    return build_library(folder), build_caller(folder)
+
+
+@pytest.fixture(scope="module")
+def programs(shared_session, stub):
+    with open_cuda(shared_session, events_h_digest=events_h_digest()) as opened:
+        fd = os.open(stub[0], os.O_RDONLY)
+        probed = opened.probe(fd)
+        os.close(fd)
+        assert probed.refused == {}
+        yield opened
+
+
+@pytest.fixture
+def caller(programs, watch, stub):
+    """Starts callers of the tree that have the library mapped; those that are left are ended."""
+    callers = []
+
+    def start(*, tracked=True, loaded=True):
+        callers.append(Caller(stub[1]))
+        if tracked:
+            watch.session.track(callers[-1].pid, start_ns(callers[-1].pid))
+        if loaded:
+            callers[-1].load(stub[0])
+        return callers[-1]
+
+    yield start
+    for each in callers:
+        each.close()
+
+
+def totals(programs, caller):
+    """What the kernel keeps of a process that lives."""
+    found = [totals_in(record, time.monotonic_ns()) for record in programs.totals()]
+    [total] = [one for one in found if one.tgid == caller.pid]
+    return total
+
+
+def calls(watch, caller):
+    return watch.of(CudaCall, tgid=caller.pid)
+
+
+def test_each_function_has_its_number(programs, watch, stub):
+    assert [(function.name, function.symbol) for function in cudacalls.FUNCTIONS] == [
+        (symbol.name, symbol.value) for symbol in CudaSymbol
+    ]
+
+
+@pytest.mark.parametrize(
+    "line, memory, wanted",
+    [
+        ("cuMemAlloc &0 1000", "device", 1000),
+        ("cuMemAllocAsync &0 2000 0", "device", 2000),
+        ("cuMemAllocFromPoolAsync &0 3000 0 0", "device", 3000),
+        ("cuMemAllocPitch &0 &1 100 7 4", "device", 700),
+        ("cuMemCreate &0 2097152 @1 0", "device", 2097152),
+        ("cuMemCreate &0 2097152 @2 0", "pinned", 2097152),
+        ("cuMemCreate &0 2097152 @3 0", "pinned", 2097152),
+        ("cuMemAllocManaged &0 5000 1", "managed", 5000),
+        ("cuMemHostAlloc &0 6000 0", "pinned", 6000),
+        ("cuMemAllocHost &0 7000", "pinned", 7000),
+        ("cuMemHostRegister 4096 8000 0", "registered", 8000),
+        ("cuArrayCreate &0 0", "device", 0),
+    ],
+)
+def test_a_call_is_counted_with_what_it_asks_for(programs, caller, line, memory, wanted):
+    process = caller()
+    assert process.call(line) == 0
+    total = totals(programs, process)
+
+    by_kind = {kind: getattr(total, f"{kind}_bytes") for kind in ("device", "managed", "pinned", "registered")}
+    assert by_kind == {"device": 0, "managed": 0, "pinned": 0, "registered": 0} | {memory: wanted}
+    assert (getattr(total, f"{memory}_calls"), getattr(total, f"{memory}_failed")) == (1, 0)
+    assert total.start_ns // 10**7 == start_ns(process.pid) // 10**7
+    assert 0 < total.first_ns == total.last_ns < time.monotonic_ns()
+    assert (total.unknown_frees, total.untold, total.calls_untold) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "allocate, release, memory",
+    [
+        ("cuMemAlloc &0 1000", "cuMemFree *0", "device"),
+        ("cuMemAlloc &0 1000", "cuMemFreeAsync *0 0", "device"),
+        ("cuMemAllocAsync &0 1000 0", "cuMemFree *0", "device"),
+        ("cuMemAllocManaged &0 1000 1", "cuMemFree *0", "managed"),
+        ("cuMemCreate &0 1000 @1 0", "cuMemRelease *0", "device"),
+        ("cuMemHostAlloc &0 1000 0", "cuMemFreeHost *0", "pinned"),
+        ("cuMemHostRegister 4096 1000 0", "cuMemHostUnregister 4096", "registered"),
+    ],
+)
+def test_what_is_freed_leaves_the_balance_and_not_the_peak(programs, caller, allocate, release, memory):
+    process = caller()
+    assert (process.call(allocate), process.call(release)) == (0, 0)
+    total = totals(programs, process)
+
+    assert (getattr(total, f"{memory}_bytes"), getattr(total, f"{memory}_peak_bytes")) == (0, 1000)
+    assert (total.unknown_frees, total.untold) == (0, 0)
+
+
+def test_functions_of_old_have_sizes_and_addresses_of_32_bits(programs, caller):
+    process = caller()
+    process.do("exact cuMemAlloc &0 4294971392")  # 4 GiB and 4096: the upper half is none of the argument
+    total = totals(programs, process)
+    assert process.do("exact cuMemFree *0") == "0"
+
+    assert total.device_bytes == 4096
+    assert totals(programs, process).device_bytes == 0
+
+
+def test_a_failed_call_is_told_with_all_that_is_known_at_that_moment(caller, watch):
+    process = caller()
+    process.call(f"cuMemAlloc &0 {3 * MIB}")
+    process.call(f"cuMemHostAlloc &1 {5 * MIB} 0")
+    assert process.call("cuMemGetInfo &2 &3") == 0
+    before_ns = time.monotonic_ns()
+    assert process.call(f"cuMemAlloc &4 {2 * DEVICE_BYTES}") == OUT_OF_MEMORY
+    call = watch.wait(CudaCall, tgid=process.pid)
+
+    assert (call.symbol, call.memory, call.result, call.why) == (
+        CudaSymbol.cuMemAlloc_v2, CudaMemory.DEVICE, OUT_OF_MEMORY, CallWhy.FAILED,
+    )  # fmt: skip
+    assert (call.bytes, call.device_bytes, call.pinned_bytes) == (2 * DEVICE_BYTES, 3 * MIB, 5 * MIB)
+    assert (call.info_free_bytes, call.info_total_bytes) == (DEVICE_BYTES - 3 * MIB, DEVICE_BYTES)
+    assert before_ns < call.entered_ns < call.ts_ns < time.monotonic_ns()
+    assert call.info_ns < before_ns
+    assert (call.tid, call.comm, call.failed_bytes, call.failed_ns) == (process.pid, "caller", None, None)
+    assert calls(watch, process) == [call]
+
+
+def test_another_result_than_want_of_memory_is_a_failure_too_and_waits_for_nothing(caller, watch, stub):
+    process = caller()
+    assert process.call("cuMemFree 12345") == INVALID_VALUE
+    assert process.call(f"cuMemAlloc &0 {MIB}") == 0
+
+    assert calls(watch, process) == []
+
+
+def test_a_retry_that_succeeds_is_told_as_survived(caller, watch, stub):
+    process = Caller(stub[1], env={"STUB_CUDA_FAIL": "cuMemAlloc_v2:2:2"})
+    try:
+        watch.session.track(process.pid, start_ns(process.pid))
+        process.load(stub[0])
+        assert [process.call(f"cuMemAlloc &0 {64 * MIB}") for _ in range(3)] == [2, 2, 0]
+        process.call(f"cuMemAlloc &0 {64 * MIB}")
+        first, second, survived = calls(watch, process)
+    finally:
+        process.close()
+
+    assert [call.why for call in (first, second, survived)] == [CallWhy.FAILED, CallWhy.FAILED, CallWhy.SURVIVED]
+    assert (survived.result, survived.failed_bytes, survived.failed_ns) == (0, 64 * MIB, second.ts_ns)
+    assert survived.device_bytes == 64 * MIB
+
+
+def test_who_gets_less_than_was_refused_or_something_else_has_survived_nothing(caller, watch):
+    process = caller()
+    process.call(f"cuMemAlloc &0 {20 << 30}")
+    process.call(f"cuMemAlloc &1 {2 * MIB}")
+    process.call(f"cuMemHostAlloc &2 {30 << 30} 0")
+    whys = [(call.why, call.memory) for call in calls(watch, process)]
+
+    assert whys == [(CallWhy.FAILED, CudaMemory.DEVICE), (CallWhy.PINNED, CudaMemory.PINNED)]
+
+
+def test_of_several_that_failed_those_are_survived_that_wanted_no_more(caller, watch):
+    process = caller()
+    for size in (40, 30, 20):
+        assert process.call(f"cuMemAlloc &0 {size << 30}") == OUT_OF_MEMORY
+    process.do(f"exact stubTotal {100 << 30}")
+    assert process.call(f"cuMemAlloc &0 {30 << 30}") == 0
+    assert process.call(f"cuMemAlloc &0 {40 << 30}") == 0
+    told = calls(watch, process)
+
+    assert [(call.why, call.failed_bytes) for call in told[3:]] == [
+        (CallWhy.SURVIVED, 30 << 30),
+        (CallWhy.SURVIVED, 40 << 30),
+    ]
+    assert [call.failed_ns for call in told[3:]] == [told[1].ts_ns, told[0].ts_ns]
+
+
+def test_pinned_growth_is_told_by_doubling_and_then_by_steps(caller, watch):
+    process = caller()
+    for _ in range(72):
+        assert process.call(f"cuMemHostAlloc &0 {16 * MIB} 0") == 0
+    told = [call.pinned_bytes // MIB for call in calls(watch, process)]
+
+    assert told == [16, 32, 64, 128, 256, 512, 768, 1024]
+    assert {call.why for call in calls(watch, process)} == {CallWhy.PINNED}
+
+
+def test_a_process_outside_of_the_tree_sends_nothing(programs, caller, watch):
+    process = caller(tracked=False)
+    process.call(f"cuMemAlloc &0 {2 * DEVICE_BYTES}")
+    process.call(f"cuMemHostAlloc &0 {300 * MIB} 0")
+    assert process.finish() == 0
+
+    assert watch.of(CudaCall, tgid=process.pid) + watch.of(CudaTotals, tgid=process.pid) == []
+    assert [one for one in programs.totals() if totals_in(one, 0).tgid == process.pid] == []
+
+
+def test_what_was_allocated_before_anyone_watched_is_freed_as_unknown(programs, caller, watch):
+    process = caller(tracked=False)
+    process.call("cuMemAlloc &0 1000")
+    watch.session.track(process.pid, start_ns(process.pid))
+    assert process.call("cuMemFree *0") == 0
+    total = totals(programs, process)
+
+    assert (total.unknown_frees, total.device_bytes, total.device_calls) == (1, 0, 0)
+
+
+def test_a_free_that_fails_frees_nothing(programs, caller, watch, stub):
+    process = Caller(stub[1], env={"STUB_CUDA_FAIL": "cuMemFree_v2:700:1"})
+    try:
+        watch.session.track(process.pid, start_ns(process.pid))
+        process.load(stub[0])
+        process.call("cuMemAlloc &0 1000")
+        assert process.call("cuMemFree *0") == 700
+        between = totals(programs, process)
+        assert process.call("cuMemFree *0") == 0
+        after = totals(programs, process)
+    finally:
+        process.close()
+
+    assert (between.device_bytes, after.device_bytes) == (1000, 0)
+    assert (after.unknown_frees, after.untold) == (0, 0)
+
+
+def test_a_call_within_a_call_is_part_of_it(programs, caller):
+    process = caller()
+    assert process.call("cuArrayCreate &0 0") == 0  # the stub's allocates 4096 bytes by cuMemAlloc_v2
+    total = totals(programs, process)
+
+    assert (total.device_calls, total.device_bytes, total.untold) == (1, 0, 0)
+
+
+def test_threads_that_call_at_once_are_all_counted(programs, caller):
+    process = caller()
+    process.do("threads 16 200 4096")
+    total = totals(programs, process)
+
+    assert (total.device_calls, total.device_failed, total.device_bytes) == (3200, 0, 0)
+    assert 4096 <= total.device_peak_bytes <= 16 * 4096
+    assert (total.unknown_frees, total.untold) == (0, 0)
+
+
+def test_who_is_killed_within_a_call_leaves_nothing_behind(programs, caller, watch):
+    process = caller()
+    process.call("cuMemAlloc &0 1000")
+    assert process.do("exact cuCtxCreate_v4") == "within"
+    os.kill(process.pid, signal.SIGKILL)
+    ended = watch.wait(CudaTotals, tgid=process.pid)
+    wait_for(lambda: has_ended(process.pid), "its end")
+
+    assert (ended.ended, ended.device_calls, ended.device_bytes, ended.other_calls) == (1, 1, 1000, 0)
+    assert [one for one in programs.totals() if totals_in(one, 0).tgid == process.pid] == []
+
+
+def test_its_totals_come_as_a_process_ends(programs, caller, watch):
+    process = caller()
+    process.call(f"cuMemAlloc &0 {MIB}")
+    process.call(f"cuMemAllocManaged &1 {2 * MIB} 1")
+    before = totals(programs, process)
+    assert process.finish() == 0
+    ended = watch.wait(CudaTotals, tgid=process.pid)
+
+    assert ended.ended == 1
+    assert (ended.device_bytes, ended.managed_bytes) == (MIB, 2 * MIB)
+    assert (ended.first_ns, ended.last_ns, ended.start_ns) == (before.first_ns, before.last_ns, before.start_ns)
+
+
+def test_what_was_never_freed_makes_room_again(programs, caller):
+    process = caller()
+    for _ in range(5):
+        process.call("cuMemAlloc &0 1000")
+    process.finish()
+    programs.sweep()
+    alive = caller()
+    alive.call("cuMemAlloc &0 1000")
+
+    assert programs.sweep() == 0
+    alive.call("cuMemFree *0")
+    assert totals(programs, alive).unknown_frees == 0
+
+
+def test_with_ctypes_it_is_the_same(programs, watch, stub):
+    process = Caller.in_python(stub[0])
+    try:
+        watch.session.track(process.pid, start_ns(process.pid))
+        result, address = process.do("cuMemAlloc_v2 & 1234").split()
+        total = totals(programs, process)
+        assert result == "0"
+        assert process.do(f"cuMemFree_v2 {address}").split()[0] == "0"
+        assert (total.device_bytes, totals(programs, process).device_bytes) == (1234, 0)
+    finally:
+        process.close()
+
+
+def test_so_many_failures_are_told_and_all_are_counted(programs, caller, watch):
+    process = caller()
+    process.do(f"threads 4 1000 {2 * DEVICE_BYTES}")
+    total = totals(programs, process)
+    told = len(calls(watch, process))
+
+    assert total.device_failed == 4000
+    assert 200 <= told < 4000
+    assert total.calls_untold == 4000 - told
+
+
+def test_another_inode_is_probed_for_itself(programs, watch, stub, tmp_path):
+    other = build_library(tmp_path)
+    process = Caller(stub[1])
+    try:
+        watch.session.track(process.pid, start_ns(process.pid))
+        process.load(other)
+        process.call("cuMemAlloc &0 1000")
+        assert [one for one in programs.totals() if totals_in(one, 0).tgid == process.pid] == []
+        with open(other, "rb") as file:
+            other.unlink()
+            assert programs.probe(file.fileno()).why_not is None
+        process.call("cuMemAlloc &0 2000")
+        assert totals(programs, process).device_bytes == 2000
+    finally:
+        process.close()
+
+
+def test_no_library_is_told_so(programs):
+    with open("/proc/self/cmdline", "rb") as file:
+        assert programs.probe(file.fileno()).why_not == "it is no library that can be read"
+
+
+def test_another_library_is_told_so(programs):
+    libc = next(line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/libc.so.6" in line)
+    with open(libc, "rb") as file:
+        probed = programs.probe(file.fileno())
+
+    assert (probed.why_not, probed.symbols) == ("it exports none of the functions that are watched", ())
+    assert len(probed.missing) == len(cudacalls.FUNCTIONS)
+
+
+def test_a_full_table_of_allocations_is_said(open_traced, stub):
+    session = open_traced()
+    with open_cuda(session, limits=Limits(cuda_holdings=64)) as programs, open(stub[0], "rb") as library:
+        programs.probe(library.fileno())
+        process = Caller(stub[1])
+        try:
+            session.track(process.pid, start_ns(process.pid))
+            process.load(stub[0])
+            for _ in range(200):
+                process.call("cuMemAlloc &0 1000")
+            total = totals(programs, process)
+        finally:
+            process.close()
+
+    assert total.device_calls == 200
+    assert total.untold > 0
+    assert total.device_bytes == (200 - total.untold) * 1000
+
+
+def test_by_perf_buffers_they_come_as_well(open_traced, stub):
+    session = open_traced(transport=PERF_BUFFER)
+    with open_cuda(session, events_h_digest=events_h_digest()) as programs, open(stub[0], "rb") as library:
+        programs.probe(library.fileno())
+        process = Caller(stub[1])
+        try:
+            session.track(process.pid, start_ns(process.pid))
+            process.load(stub[0])
+            process.call(f"cuMemAlloc &0 {2 * DEVICE_BYTES}")
+            assert Watch(session).wait(CudaCall, tgid=process.pid).bytes == 2 * DEVICE_BYTES
+        finally:
+            process.close()
+
+
+def test_what_exec_lets_go_of_is_in_no_balance(programs, watch, stub):
+    process = Caller("sh", "-c", 'echo ready; read line; exec "$@"', "sh", sys.executable, "-c", THEN_EXEC, *stub)
+    try:
+        watch.session.track(process.pid, start_ns(process.pid))
+        assert process.do("go") == "ready"
+        total = totals(programs, process)
+        process.load(stub[0])
+        process.call("cuMemAlloc &0 500")
+        after = totals(programs, process)
+    finally:
+        process.close()
+
+    assert (total.device_calls, total.device_bytes, total.device_peak_bytes) == (1, 0, 1000)
+    assert (after.device_calls, after.device_bytes, after.untold) == (2, 500, 0)
