@@ -2,8 +2,8 @@
 /*
  * Calls of CUDA's driver library that allocate, pin and free: uprobes that user space puts on libcuda, by inode.
  *
- * One program for each function that is entered, since none could find out which it is (bpf_get_attach_cookie is of
- * 5.15), and one for all that return. They run in the calling thread.
+ * One program for each function that is entered, since none could find out which it is (uprobes with cookies for many
+ * functions at once came with 6.6), and one for all that return. They run in the calling thread.
  */
 
 #if defined(__x86_64__) || defined(__TARGET_ARCH_x86)
@@ -133,13 +133,21 @@ INLINE struct cuda_running *cuda_process(u32 tgid, u64 start_ns)
 	return running;
 }
 
-/* The loader puts another number into each function's copy of the program. */
-INLINE struct cuda_function cuda_function(void)
+/* Helper 174, since 5.15; BCC has a name for it from some version on. */
+static u64 (*cuda_cookie)(void *ctx) = (void *)174;
+
+/*
+ * The loader puts another number into each function's copy of the program; or 0, where one link holds the probes on
+ * all functions (6.6) and gives each its number. Where it is not 0 the verifier does not come to the helper.
+ */
+INLINE struct cuda_function cuda_function(void *ctx)
 {
 	struct cuda_function function;
 	u64 code;
 
 	asm volatile("%0 = %1" : "=r"(code) : "i"(CUDA_CODE));
+	if (!code)
+		code = cuda_cookie(ctx);
 	function.symbol = code & 0xff;
 	function.memory = code >> 8 & 0xf;
 	function.action = code >> 12 & 0xf;
@@ -199,7 +207,7 @@ int on_cuda_enter(struct pt_regs *ctx)
 
 	if (!in_tree(task))
 		return 0;
-	entered.function = cuda_function();
+	entered.function = cuda_function(ctx);
 	entered.sp = PT_REGS_SP(ctx);
 	outer = cuda_entered.lookup(&id);
 	if (outer && outer->sp > entered.sp)

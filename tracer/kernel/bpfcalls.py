@@ -17,7 +17,10 @@ PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241, "riscv64": 241}
 KPROBE, RAW_TRACEPOINT = 2, 17
 """enum bpf_prog_type, include/uapi/linux/bpf.h."""
 
-_MAP_CREATE, _PROG_LOAD, _RAW_TRACEPOINT_OPEN = 0, 5, 17
+UPROBE_MULTI = 48
+"""BPF_TRACE_UPROBE_MULTI of enum bpf_attach_type: 6.6."""
+
+_MAP_CREATE, _PROG_LOAD, _RAW_TRACEPOINT_OPEN, _LINK_CREATE = 0, 5, 17, 28
 _LOG_BYTES = 1 << 20
 _INSTRUCTION = struct.Struct("=BBhi")
 _LOAD_64, _PSEUDO_MAP_FD = 0x18, 1
@@ -48,13 +51,14 @@ def has_ring_buffer(page_bytes: int) -> bool:
     return True
 
 
-def load_program(kind: int, instructions: bytes, name: str) -> int:
+def load_program(kind: int, instructions: bytes, name: str, attach_type: int = 0) -> int:
     """Descriptor of a program.
 
     Args:
         kind: `KPROBE` (uprobes as well) or `RAW_TRACEPOINT`.
         instructions: with the descriptors of the maps in place.
         name: to tell it by in lists of programs; cut after 15 characters.
+        attach_type: 0, or `UPROBE_MULTI`.
 
     Raises:
         OSError: the kernel refuses it; with the last words of the verifier.
@@ -63,12 +67,12 @@ def load_program(kind: int, instructions: bytes, name: str) -> int:
     code = ctypes.create_string_buffer(instructions, len(instructions))
     licence = ctypes.create_string_buffer(b"GPL")
     for room in (None, log):  # what it says costs time, and is no use where all is well
-        # Up to prog_name: 4.15.
+        # Up to expected_attach_type: 4.17.
         packed = struct.pack(
-            "=IIQQIIQII16s",
+            "=IIQQIIQII16sII",
             kind, len(instructions) // _INSTRUCTION.size, ctypes.addressof(code), ctypes.addressof(licence),
             int(room is not None), 0 if room is None else _LOG_BYTES, 0 if room is None else ctypes.addressof(room),
-            0, 0, name.encode()[:15],
+            0, 0, name.encode()[:15], 0, attach_type,
         )  # fmt: skip
         attribute = ctypes.create_string_buffer(packed, len(packed))
         try:
@@ -89,6 +93,38 @@ def open_raw_tracepoint(tracepoint: str, program: int) -> int:
     name = ctypes.create_string_buffer(tracepoint.encode())
     attribute = struct.pack("=QIxxxx", ctypes.addressof(name), program)
     return _call(BPF_SYSCALL, _RAW_TRACEPOINT_OPEN, ctypes.create_string_buffer(attribute, 16), 16)
+
+
+def open_uprobes(program: int, path: bytes, cookies: dict[int, int], *, returns: bool) -> int:
+    """Descriptor of the link by which a program runs at many functions of a file, in every process.
+
+    Args:
+        program: loaded for `UPROBE_MULTI`.
+        path: of the file.
+        cookies: where in it a function's code begins, to what the program is told.
+        returns: as they return, and not as they are entered.
+
+    Raises:
+        OSError: there can be none.
+    """
+    held = ctypes.create_string_buffer(path)
+    offsets = (ctypes.c_uint64 * len(cookies))(*cookies)
+    told = (ctypes.c_uint64 * len(cookies))(*cookies.values())
+    packed = struct.pack(
+        "=IIIIQQQQIII4x",
+        program, 0, UPROBE_MULTI, 0, ctypes.addressof(held), ctypes.addressof(offsets), 0, ctypes.addressof(told),
+        len(cookies), int(returns), 0,
+    )  # fmt: skip
+    return _call(BPF_SYSCALL, _LINK_CREATE, ctypes.create_string_buffer(packed, len(packed)), len(packed))
+
+
+def has_uprobe_links(program: int) -> bool:
+    """Whether `open_uprobes` can work on this kernel: one that knows it misses the file, another one the sense."""
+    try:
+        os.close(open_uprobes(program, b"/proc/oomtrace-has-no-file", {0: 0}, returns=False))
+    except OSError as error:
+        return error.errno == errno.ENOENT
+    return True
 
 
 def with_other_maps(instructions: bytes, places: dict[int, int]) -> bytes:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from tracer.elf import exported_functions
 from tracer.errors import LoaderFailed
 from tracer.kernel import cudacalls
+from tracer.kernel.bpfcalls import open_uprobes
 from tracer.kernel.handover import CUDA_KEY, CUDA_MAPS, CUDA_OWNER_AT, CUDA_RUNNING_BYTES, Limits, Report
 from tracer.kernel.maps import HashMap
 from tracer.kernel.probes import Hook, Wanted
@@ -19,7 +20,7 @@ from tracer.kernel.session import Session, load
 from tracer.kernel.uprobes import NoUprobes, Uprobes
 
 MAX_LIBRARIES = 6
-"""Different files: each takes two descriptors a function, and a process may have 1024 open by default."""
+"""Different files: before 6.6 each takes two descriptors a function, and a process may have 1024 open by default."""
 
 _LIMITS = Limits()
 _LIKE_ALLOCATION = re.compile(r"cu(?:Mem|Array|Mipmapped|Host)\w*(?:Alloc(?!ation)|Create|Register)\w*")
@@ -55,8 +56,10 @@ class CudaPrograms:
         running, held = descriptors[: len(CUDA_MAPS)]
         self._running = HashMap(running, "=Q", f"={CUDA_RUNNING_BYTES // 8}Q")
         self._held = HashMap(held, f"={struct.calcsize(CUDA_KEY)}s", "=QQ")
-        *entered, self._returned = descriptors[-len(report.uprobes) - 1 :]
-        self._entered = dict(zip(report.uprobes, entered, strict=True))
+        self._functions = [function for function in cudacalls.FUNCTIONS if function.name in report.uprobes]
+        programs = descriptors[len(CUDA_MAPS) + len(report.hooks) :]
+        self._at_once = report.at_once
+        self._entered, self._returned = programs[:-1], programs[-1]
         self._uprobes = uprobes
         self._libraries = 0
 
@@ -99,39 +102,55 @@ class CudaPrograms:
         self.close()
 
     def _probe_all(self, library: int, exported: dict[str, int]) -> Probed:
-        known = [function for function in cudacalls.FUNCTIONS if function.name in self._entered]
-        places: dict[int, list[str]] = {}
-        for function in sorted(known, key=lambda each: each.narrow_size or each.narrow_address):
+        places: dict[int, list[cudacalls.Function]] = {}
+        for function in sorted(self._functions, key=lambda each: each.narrow_size or each.narrow_address):
             if function.name in exported:
-                places.setdefault(exported[function.name], []).append(function.name)
-        symbols: list[str] = []
-        refused: dict[str, str] = {}
-        for offset, names in places.items():  # several names of one function: one probe
-            why = self._probe_one(library, offset, names[0])
-            if why is None:
-                symbols += names
-            else:
-                refused.update(dict.fromkeys(names, why))
+                places.setdefault(exported[function.name], []).append(function)
+        # Several names of one function: one probe, which knows it by the first.
+        functions = {offset: alike[0] for offset, alike in places.items()}
+        failed = self._put_at_once(library, functions) if self._at_once else self._put_each(library, functions)
+        refused = {each.name: why for offset, why in failed.items() for each in places[offset]}
+        symbols = sorted(each.name for alike in places.values() for each in alike if each.name not in refused)
         return Probed(
-            symbols=tuple(sorted(symbols)),
-            missing=tuple(sorted(function.name for function in known if function.name not in exported)),
+            symbols=tuple(symbols),
+            missing=tuple(sorted(function.name for function in self._functions if function.name not in exported)),
             refused=refused,
             unknown=tuple(sorted(unknown_of(exported))),
             why_not=None if symbols else _why_none(exported, refused),
         )
 
-    def _probe_one(self, library: int, offset: int, name: str) -> str | None:
-        """Why there is no probe; `None`: there is one. The return first: an entry alone would never be finished."""
-        probes: list[int] = []
+    def _put_at_once(self, library: int, functions: dict[int, cudacalls.Function]) -> dict[int, str]:
+        """Why there is no probe, by place. The return first: an entry alone would never be finished."""
+        path = f"/proc/self/fd/{library}".encode()
+        codes = {offset: function.code for offset, function in functions.items()}
+        links: list[int] = []
         try:
-            probes.append(self._uprobes.attach(library, offset, self._returned, returns=True))
-            probes.append(self._uprobes.attach(library, offset, self._entered[name]))
+            if codes:
+                links.append(open_uprobes(self._returned, path, codes, returns=True))
+                links.append(open_uprobes(self._entered[0], path, codes, returns=False))
         except OSError as error:
-            for probe in probes:
-                os.close(probe)
-            return error.strerror or str(error)
-        self._descriptors += probes
-        return None
+            for link in links:
+                os.close(link)
+            return dict.fromkeys(functions, error.strerror or str(error))
+        self._descriptors += links
+        return {}
+
+    def _put_each(self, library: int, functions: dict[int, cudacalls.Function]) -> dict[int, str]:
+        """The same, one by one."""
+        refused: dict[int, str] = {}
+        for offset, function in functions.items():
+            entered = self._entered[self._functions.index(function)]
+            probes: list[int] = []
+            try:
+                probes.append(self._uprobes.attach(library, offset, self._returned, returns=True))
+                probes.append(self._uprobes.attach(library, offset, entered))
+            except OSError as error:
+                for probe in probes:
+                    os.close(probe)
+                refused[offset] = error.strerror or str(error)
+            else:
+                self._descriptors += probes
+        return refused
 
 
 def open_cuda(session: Session, *, events_h_digest: str | None = None, limits: Limits = _LIMITS) -> CudaPrograms:
@@ -163,7 +182,7 @@ def unknown_of(exported: Iterable[str]) -> list[str]:
     return [name for name in exported if name not in known and _LIKE_ALLOCATION.fullmatch(name)]
 
 
-def _why_none(exported: dict[str, int], refused: dict[str, str]) -> str:
+def _why_none(exported: Mapping[str, int], refused: Mapping[str, str]) -> str:
     if refused:
         return next(iter(refused.values()))
     return "it exports none of the functions that are watched" if exported else "it is no library that can be read"

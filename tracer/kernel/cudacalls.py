@@ -118,11 +118,11 @@ def constants() -> dict[str, int]:
     return {"CUDA_CODE": MARK, **{"CUDA_" + name: globals()[name] for name in names}}
 
 
-def program_for(function: Function, template: bytes) -> bytes:
+def program_for(function: Function | None, template: bytes) -> bytes:
     """The instructions of the program for one function.
 
     Args:
-        function: which.
+        function: which; `None`: for all, it is told with each call which it is.
         template: of `ENTERED`, as compiled.
 
     Raises:
@@ -137,5 +137,5 @@ def program_for(function: Function, template: bytes) -> bytes:
     if len(places) != 1:
         raise ValueError(f"{len(places)} places for the number of a function in its program")
     code = bytearray(template)
-    struct.pack_into("=i", code, places[0] + 4, function.code)
+    struct.pack_into("=i", code, places[0] + 4, 0 if function is None else function.code)
     return bytes(code)

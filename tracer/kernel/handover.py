@@ -26,7 +26,7 @@ RING_BUFFER, PERF_BUFFER = "ring_buffer", "perf_buffer"
 SHARED_MAPS = ("events", "counters", "tree", "settings")
 """Of these the ones that the programs for CUDA, which another child loads, use as well: the parent hands them to it."""
 CUDA_MAPS = ("cuda_running", "cuda_held")
-"""What that child hands over in place of `MAPS`; behind the links come the programs for uprobes, the return's last."""
+"""What that child hands over in place of `MAPS`; behind the links come the programs for uprobes: see `Report`."""
 
 DROPPED_AT, SENT_AT, UNTRACKED_AT, RECLAIM_LOST_AT, FULL_AT, CUDA_LOST_AT, COUNTER_SLOTS = 0, 32, 64, 65, 66, 67, 68
 """Slots of the counter array: per record kind twice, then single ones."""
@@ -78,13 +78,16 @@ class Report(NamedTuple):
     transport: str = RING_BUFFER
     """Or `PERF_BUFFER`."""
     uprobes: tuple[str, ...] = ()
-    """Functions of libcuda whose programs are handed over, in this order."""
+    """Functions of libcuda whose programs are handed over, in this order, and that of their return."""
+    at_once: bool = False
+    """One program is for all of these: each link tells it which function it is that was called."""
 
     @property
     def descriptors(self) -> int:
         """How many go with it."""
         links = sum(hook.attached for hook in self.hooks)
-        return len(CUDA_MAPS) + links + len(self.uprobes) + 1 if self.uprobes else len(MAPS) + links
+        entered = 1 if self.at_once else len(self.uprobes)
+        return len(CUDA_MAPS) + links + entered + 1 if self.uprobes else len(MAPS) + links
 
 
 class Failure(NamedTuple):
@@ -212,7 +215,8 @@ def _content(message: Any) -> Report | Failure:
     if message["type"] == "Failure":
         stage, why, denied = content
         return Failure(str(stage), str(why), bool(denied))
-    digest, hooks, transport, uprobes = content
+    digest, hooks, transport, uprobes, at_once = content
     if transport not in (RING_BUFFER, PERF_BUFFER):
         raise ValueError(f"no transport is called {transport!r}")
-    return Report(str(digest), tuple(Hook(*hook) for hook in hooks), str(transport), tuple(map(str, uprobes)))
+    read = tuple(Hook(*hook) for hook in hooks)
+    return Report(str(digest), read, str(transport), tuple(map(str, uprobes)), bool(at_once))

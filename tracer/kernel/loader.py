@@ -131,12 +131,7 @@ def load_cuda(
         for rung in (probe.rungs[0] for probe in CUDA_PROBES):
             fd = bpfcalls.load_program(bpfcalls.RAW_TRACEPOINT, code_of(rung.function), rung.function)
             links.append(bpfcalls.open_raw_tracepoint(rung.target, fd))
-        template = code_of(cudacalls.ENTERED)
-        programs = [
-            bpfcalls.load_program(bpfcalls.KPROBE, cudacalls.program_for(function, template), function.name)
-            for function in cudacalls.FUNCTIONS
-        ]
-        programs.append(bpfcalls.load_program(bpfcalls.KPROBE, code_of(cudacalls.RETURNED), cudacalls.RETURNED))
+        at_once, programs = _load_uprobes(code_of(cudacalls.ENTERED), code_of(cudacalls.RETURNED))
     except OSError as error:
         raise LoadError("attach", f"programs for CUDA: {error}", denied=error.errno == errno.EPERM) from error
     except Exception as error:  # bcc raises bare Exception
@@ -146,7 +141,26 @@ def load_cuda(
     maps = [program.get_table(name.encode(), number, number).map_fd for name in handover.CUDA_MAPS]
     hooks = [Hook(probe.rungs[0].name + CUDA_SUFFIX, True, None, False) for probe in CUDA_PROBES]
     names = tuple(function.name for function in cudacalls.FUNCTIONS)
-    return handover.Report(digest, tuple(hooks), transport, names), maps + links + programs
+    return handover.Report(digest, tuple(hooks), transport, names, at_once), maps + links + programs
+
+
+def _load_uprobes(entered: bytes, returned: bytes) -> tuple[bool, list[int]]:
+    """Whether one program sees all functions entered, and descriptors: of that or of each, and of the return's."""
+    kind, multi = bpfcalls.KPROBE, bpfcalls.UPROBE_MULTI
+    try:
+        programs = [
+            bpfcalls.load_program(kind, cudacalls.program_for(None, entered), cudacalls.ENTERED, multi),
+            bpfcalls.load_program(kind, returned, cudacalls.RETURNED, multi),
+        ]
+        if bpfcalls.has_uprobe_links(programs[0]):
+            return True, programs
+    except OSError:
+        pass  # no such helper: 5.15; what else there is fails below as well, and is said
+    programs = [
+        bpfcalls.load_program(kind, cudacalls.program_for(function, entered), function.name)
+        for function in cudacalls.FUNCTIONS
+    ]
+    return False, [*programs, bpfcalls.load_program(kind, returned, cudacalls.RETURNED)]
 
 
 def _prepare(bpf_folder: str, limits: handover.Limits, wanted: Wanted, transport: str | None) -> tuple[Any, str, str]:
