@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.cuda.stubs import DEVICE_BYTES, INVALID_VALUE, OUT_OF_MEMORY, Caller, build_caller, build_library
+from tests.cuda.stubs import DEVICE_BYTES, Caller, build_library
+from tests.kernel.cuda import totals
 from tests.kernel.workload import Watch, start_ns
 from tests.waiting import has_ended, wait_for
-from tracer.events import CallWhy, CudaCall, CudaMemory, CudaSymbol, CudaTotals
+from tracer.events import CudaCall, CudaSymbol, CudaTotals
 from tracer.kernel import cudacalls
 from tracer.kernel.cuda import open_cuda
 from tracer.kernel.handover import PERF_BUFFER, Limits
@@ -25,52 +26,6 @@ cuda = ctypes.CDLL(sys.argv[1])
 cuda.cuMemAlloc_v2(ctypes.byref(ctypes.c_uint64()), ctypes.c_uint64(1000))
 os.execv(sys.argv[2], sys.argv[2:])
 """
-
-
-@pytest.fixture(scope="module")
-def stub(tmp_path_factory):
-    """A libcuda, and a program that calls it."""
-    folder = tmp_path_factory.mktemp("stub")
-    return build_library(folder), build_caller(folder)
-
-
-@pytest.fixture(scope="module")
-def programs(shared_session, stub):
-    with open_cuda(shared_session, events_h_digest=events_h_digest()) as opened:
-        fd = os.open(stub[0], os.O_RDONLY)
-        probed = opened.probe(fd)
-        os.close(fd)
-        assert probed.refused == {}
-        yield opened
-
-
-@pytest.fixture
-def caller(programs, watch, stub):
-    """Starts callers of the tree that have the library mapped; those that are left are ended."""
-    callers = []
-
-    def start(*, tracked=True, loaded=True):
-        callers.append(Caller(stub[1]))
-        if tracked:
-            watch.session.track(callers[-1].pid, start_ns(callers[-1].pid))
-        if loaded:
-            callers[-1].load(stub[0])
-        return callers[-1]
-
-    yield start
-    for each in callers:
-        each.close()
-
-
-def totals(programs, caller):
-    """What the kernel keeps of a process that lives."""
-    found = [totals_in(record, time.monotonic_ns()) for record in programs.totals()]
-    [total] = [one for one in found if one.tgid == caller.pid]
-    return total
-
-
-def calls(watch, caller):
-    return watch.of(CudaCall, tgid=caller.pid)
 
 
 def test_each_function_has_its_number(programs, watch, stub):
@@ -138,86 +93,6 @@ def test_functions_of_old_have_sizes_and_addresses_of_32_bits(programs, caller):
 
     assert total.device_bytes == 4096
     assert totals(programs, process).device_bytes == 0
-
-
-def test_a_failed_call_is_told_with_all_that_is_known_at_that_moment(caller, watch):
-    process = caller()
-    process.call(f"cuMemAlloc &0 {3 * MIB}")
-    process.call(f"cuMemHostAlloc &1 {5 * MIB} 0")
-    assert process.call("cuMemGetInfo &2 &3") == 0
-    before_ns = time.monotonic_ns()
-    assert process.call(f"cuMemAlloc &4 {2 * DEVICE_BYTES}") == OUT_OF_MEMORY
-    call = watch.wait(CudaCall, tgid=process.pid)
-
-    assert (call.symbol, call.memory, call.result, call.why) == (
-        CudaSymbol.cuMemAlloc_v2, CudaMemory.DEVICE, OUT_OF_MEMORY, CallWhy.FAILED,
-    )  # fmt: skip
-    assert (call.bytes, call.device_bytes, call.pinned_bytes) == (2 * DEVICE_BYTES, 3 * MIB, 5 * MIB)
-    assert (call.info_free_bytes, call.info_total_bytes) == (DEVICE_BYTES - 3 * MIB, DEVICE_BYTES)
-    assert before_ns < call.entered_ns < call.ts_ns < time.monotonic_ns()
-    assert call.info_ns < before_ns
-    assert (call.tid, call.comm, call.failed_bytes, call.failed_ns) == (process.pid, "caller", None, None)
-    assert calls(watch, process) == [call]
-
-
-def test_another_result_than_want_of_memory_is_a_failure_too_and_waits_for_nothing(caller, watch, stub):
-    process = caller()
-    assert process.call("cuMemFree 12345") == INVALID_VALUE
-    assert process.call(f"cuMemAlloc &0 {MIB}") == 0
-
-    assert calls(watch, process) == []
-
-
-def test_a_retry_that_succeeds_is_told_as_survived(caller, watch, stub):
-    process = Caller(stub[1], env={"STUB_CUDA_FAIL": "cuMemAlloc_v2:2:2"})
-    try:
-        watch.session.track(process.pid, start_ns(process.pid))
-        process.load(stub[0])
-        assert [process.call(f"cuMemAlloc &0 {64 * MIB}") for _ in range(3)] == [2, 2, 0]
-        process.call(f"cuMemAlloc &0 {64 * MIB}")
-        first, second, survived = calls(watch, process)
-    finally:
-        process.close()
-
-    assert [call.why for call in (first, second, survived)] == [CallWhy.FAILED, CallWhy.FAILED, CallWhy.SURVIVED]
-    assert (survived.result, survived.failed_bytes, survived.failed_ns) == (0, 64 * MIB, second.ts_ns)
-    assert survived.device_bytes == 64 * MIB
-
-
-def test_who_gets_less_than_was_refused_or_something_else_has_survived_nothing(caller, watch):
-    process = caller()
-    process.call(f"cuMemAlloc &0 {20 << 30}")
-    process.call(f"cuMemAlloc &1 {2 * MIB}")
-    process.call(f"cuMemHostAlloc &2 {30 << 30} 0")
-    whys = [(call.why, call.memory) for call in calls(watch, process)]
-
-    assert whys == [(CallWhy.FAILED, CudaMemory.DEVICE), (CallWhy.PINNED, CudaMemory.PINNED)]
-
-
-def test_of_several_that_failed_those_are_survived_that_wanted_no_more(caller, watch):
-    process = caller()
-    for size in (40, 30, 20):
-        assert process.call(f"cuMemAlloc &0 {size << 30}") == OUT_OF_MEMORY
-    process.do(f"exact stubTotal {100 << 30}")
-    assert process.call(f"cuMemAlloc &0 {30 << 30}") == 0
-    assert process.call(f"cuMemAlloc &0 {40 << 30}") == 0
-    told = calls(watch, process)
-
-    assert [(call.why, call.failed_bytes) for call in told[3:]] == [
-        (CallWhy.SURVIVED, 30 << 30),
-        (CallWhy.SURVIVED, 40 << 30),
-    ]
-    assert [call.failed_ns for call in told[3:]] == [told[1].ts_ns, told[0].ts_ns]
-
-
-def test_pinned_growth_is_told_by_doubling_and_then_by_steps(caller, watch):
-    process = caller()
-    for _ in range(72):
-        assert process.call(f"cuMemHostAlloc &0 {16 * MIB} 0") == 0
-    told = [call.pinned_bytes // MIB for call in calls(watch, process)]
-
-    assert told == [16, 32, 64, 128, 256, 512, 768, 1024]
-    assert {call.why for call in calls(watch, process)} == {CallWhy.PINNED}
 
 
 def test_a_process_outside_of_the_tree_sends_nothing(programs, caller, watch):
@@ -325,17 +200,6 @@ def test_with_ctypes_it_is_the_same(programs, watch, stub):
         assert (total.device_bytes, totals(programs, process).device_bytes) == (1234, 0)
     finally:
         process.close()
-
-
-def test_so_many_failures_are_told_and_all_are_counted(programs, caller, watch):
-    process = caller()
-    process.do(f"threads 4 1000 {2 * DEVICE_BYTES}")
-    total = totals(programs, process)
-    told = len(calls(watch, process))
-
-    assert total.device_failed == 4000
-    assert 200 <= told < 4000
-    assert total.calls_untold == 4000 - told
 
 
 def test_another_inode_is_probed_for_itself(programs, watch, stub, tmp_path):

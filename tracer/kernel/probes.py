@@ -15,7 +15,7 @@ FRAGMENTS = ("prelude.c", "memcg.c", "signal.c", "printk.c", "oom.c", "process.c
 SCALAR_FRAGMENTS = ("prelude.c", "scalar.c")
 """What is tried where the kernel lets nobody read its memory, or does not say where what lies in it."""
 
-CUDA_FRAGMENTS = ("prelude.c", "cuda.c")
+CUDA_FRAGMENTS = ("prelude.c", "cuda_state.c", "cuda.c")
 """Loaded by themselves, and only where there is a libcuda: they take as long to compile as half of the others."""
 
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0
 /*
  * Calls a libcuda as a static libcudart does: dlopen(), one dlsym() of cuGetProcAddress_v2, all else through pointers
  * that this gives. Does what it reads, line by line, and answers each with one line:

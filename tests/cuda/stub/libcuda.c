@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0
 /*
  * A libcuda.so.1 without a GPU behind it: the real names and arguments of what a tracer watches, and of what a static
  * libcudart asks for. Memory is counted and not there; what is pinned is malloc()ed.

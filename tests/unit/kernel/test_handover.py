@@ -16,7 +16,8 @@ from tracer.kernel.probes import Hook
 texts = st.text(max_size=50)
 hooks = st.builds(Hook, texts, st.booleans(), st.none() | texts, st.booleans())
 transports = st.sampled_from([handover.RING_BUFFER, handover.PERF_BUFFER])
-contents = st.builds(Report, texts, st.lists(hooks, max_size=20).map(tuple), transports) | st.builds(
+some_hooks, some_texts = st.lists(hooks, max_size=20).map(tuple), st.lists(texts, max_size=50).map(tuple)
+contents = st.builds(Report, texts, some_hooks, transports, some_texts, st.booleans()) | st.builds(
     Failure, texts, texts, st.booleans()
 )
 
@@ -98,6 +99,7 @@ def test_counter_slots_do_not_overlap():
         [handover.UNTRACKED_AT],
         [handover.RECLAIM_LOST_AT],
         [handover.FULL_AT],
+        [handover.CUDA_LOST_AT],
     ]
     slots = [slot for span in spans for slot in span]
 

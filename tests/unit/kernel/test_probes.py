@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tracer.kernel.probes import FRAGMENTS, SCALAR_FRAGMENTS, SCALAR_SUFFIX, Wanted
+from tracer.kernel.cudacalls import ENTERED, RETURNED
+from tracer.kernel.probes import CUDA_FRAGMENTS, FRAGMENTS, SCALAR_FRAGMENTS, SCALAR_SUFFIX, Wanted
 from tracer.verdict import story
 
 BPF = Path(__file__).parents[3] / "bpf"
@@ -14,6 +15,7 @@ BPF = Path(__file__).parents[3] / "bpf"
 
 ALL = Wanted(console=True)
 BARE = Wanted(scalars=True)
+CUDA = Wanted(cuda=True)
 
 
 def functions(wanted: Wanted = ALL) -> set[str]:
@@ -28,8 +30,14 @@ def test_every_function_of_the_fragments_is_a_rung_and_the_other_way_round(wante
 
 
 def test_every_fragment_is_joined():
-    assert {path.name for path in BPF.glob("*.c")} == {*FRAGMENTS, *SCALAR_FRAGMENTS}
-    assert FRAGMENTS[0] == SCALAR_FRAGMENTS[0] == "prelude.c"
+    assert {path.name for path in BPF.glob("*.c")} == {*FRAGMENTS, *SCALAR_FRAGMENTS, *CUDA_FRAGMENTS}
+    assert FRAGMENTS[0] == SCALAR_FRAGMENTS[0] == CUDA_FRAGMENTS[0] == "prelude.c"
+
+
+def test_what_sees_calls_of_cuda_has_hooks_of_its_own_and_uprobes():
+    hooked = {rung.function for probe in CUDA.probes for rung in probe.rungs}
+
+    assert hooked | {ENTERED, RETURNED} == functions(CUDA)
 
 
 def test_programs_that_read_no_memory_have_no_helper_that_would():

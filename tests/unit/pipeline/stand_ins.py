@@ -122,6 +122,12 @@ class Processes:
     def start_ns(self, tgid):
         return None if tgid in self.gone else START_NS
 
+    def code(self, tgid, known_bytes):
+        return None
+
+    def open_code(self, tgid, start_ns, library):
+        return None
+
     def shm(self, tgid):
         return None
 
