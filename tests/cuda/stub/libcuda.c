@@ -27,7 +27,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct { uint64_t address; size_t bytes; } places[PLACES];
 static struct { char name[64]; int result, times; } orders[16];
 static size_t used, total = 16ULL << 30;
-static uint64_t next_address = 0x7f0000000000;
+/* Above what the first one is: the lower half of an address is all that the oldest functions know. */
+static uint64_t base, next_address;
 
 API void stubFail(const char *name, int result, int times)
 {
@@ -54,6 +55,9 @@ __attribute__((constructor)) static void begin(void)
 	char name[64];
 	int result, times, length;
 
+	/* Two copies in one process give different addresses, as two drivers would. */
+	base = ((uint64_t)&lock >> 12) << 32;
+	next_address = base + 4096;
 	if (bytes)
 		total = strtoull(bytes, NULL, 0);
 	while (fail && sscanf(fail, "%63[^:,]:%d:%d%n", name, &result, &times, &length) == 3) {
@@ -155,7 +159,7 @@ API CUresult cuMemAlloc(unsigned *dptr, unsigned bytes)
 		*dptr = address;
 	return result;
 }
-API CUresult cuMemFree(unsigned dptr) { return give("cuMemFree", 0x7f0000000000 | dptr); }
+API CUresult cuMemFree(unsigned dptr) { return give("cuMemFree", base | dptr); }
 
 API CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height, unsigned element)
 {
