@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from tests.cuda.stubs import Caller, build_caller, build_library
 from tests.kernel.workload import start_ns
+from tests.stubs.cuda import Caller, build_caller, build_library
 from tracer.kernel.cuda import open_cuda
 from tracer.sources.live import events_h_digest, totals_in
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cuda.stubs import DEVICE_BYTES, Caller, build_library
 from tests.kernel.cuda import totals
 from tests.kernel.workload import Watch, start_ns
+from tests.stubs.cuda import DEVICE_BYTES, Caller, build_library
 from tests.waiting import has_ended, wait_for
 from tracer.events import CudaCall, CudaSymbol, CudaTotals
 from tracer.kernel import cudacalls

@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-from tests.cuda.stubs import DEVICE_BYTES, OUT_OF_MEMORY, Caller, build_caller, build_library
 from tests.kernel.attaching import Attaching
+from tests.stubs.cuda import DEVICE_BYTES, OUT_OF_MEMORY, Caller, build_caller, build_library
 from tests.waiting import SLOWER, wait_for
 from tracer.events import CodeLooked, CudaCall, CudaProbed, CudaTotals
 from tracer.recording import read_recording

@@ -3,9 +3,9 @@
 
 import time
 
-from tests.cuda.stubs import DEVICE_BYTES, INVALID_VALUE, OUT_OF_MEMORY, Caller
 from tests.kernel.cuda import totals
 from tests.kernel.workload import start_ns
+from tests.stubs.cuda import DEVICE_BYTES, INVALID_VALUE, OUT_OF_MEMORY, Caller
 from tracer.events import CallWhy, CudaCall, CudaMemory, CudaSymbol
 
 MIB = 1 << 20

@@ -13,6 +13,7 @@ from tracer.doctor.reading import Places, read
 from tracer.errors import KernelUnavailable
 from tracer.events import GpuStatus
 from tracer.job.identity import find_caller
+from tracer.sources.libcuda import has_driver
 
 
 def diagnose(
@@ -22,6 +23,7 @@ def diagnose(
     try_programs: Callable[[], kernel.Tried] = kernel.try_programs,
     ask: Callable[[], software.Asked] = software.ask,
     ask_nvml: Callable[[Places], GpuStatus] = gpu.ask,
+    try_cuda: Callable[[], gpu.Calls] = gpu.try_cuda,
 ) -> Diagnosis:
     """What holds here.
 
@@ -41,6 +43,10 @@ def diagnose(
         *witnesses.check(where, mine),
         *surroundings.check(where, mine),
         *gpu.check(ask_nvml(where)),
+        *gpu.check_calls(
+            try_cuda() if tried.holds else gpu.Calls(loaded=False, why_not="the other programs do not load"),
+            has_driver=has_driver(),
+        ),
         *rights.check(mine),
         *memory.check(where, mine),
         *place.check(find_caller(environ)),

@@ -1,15 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVML: whether it answers, of which driver it is, and which devices it shows. Asked as a run asks it."""
+"""NVML: whether it answers, and what it shows, asked as a run asks it; whether calls of CUDA would be seen."""
 
+import os
 import select
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from tracer.doctor.model import Capability
 from tracer.doctor.reading import Places
+from tracer.elf import exported_functions
+from tracer.errors import OomtraceError
 from tracer.events import GpuStatus
+from tracer.kernel.cuda import NoUprobes, open_cuda, unknown_of
+from tracer.kernel.cudacalls import FUNCTIONS
+from tracer.kernel.session import open_session
+from tracer.sources.code import driver_version
 from tracer.sources.gpu import NO_DRIVER, PATIENCE_NS, SIGNS, GpuSource, GpuUnavailable
+from tracer.sources.libcuda import find_libcudas
+from tracer.sources.live import events_h_digest
 from tracer.units import GIB, NS_PER_S
+
+
+@dataclass(frozen=True)
+class Library:
+    """One libcuda."""
+
+    path: str
+    version: str | None = None
+    missing: tuple[str, ...] = ()
+    """Functions that it does not export."""
+    unknown: tuple[str, ...] = ()
+    """That look like allocation, and are not watched."""
+
+
+@dataclass(frozen=True)
+class Calls:
+    """What came of trying to watch calls of CUDA."""
+
+    loaded: bool
+    why_not: str | None = None
+    libraries: tuple[Library, ...] = ()
+
 
 _NAMES = 4
 """Kinds of devices that are named."""
@@ -54,6 +86,60 @@ def check(status: GpuStatus) -> Iterable[Capability]:
         weight="note",
         remedy=None if status.available else _remedy(status.why_not or ""),
     )
+
+
+def try_cuda() -> Calls:
+    """Load the programs that see calls of CUDA, and look at each libcuda that is there; nothing is probed."""
+    try:
+        with (
+            open_session(events_h_digest=events_h_digest()) as session,
+            open_cuda(session, events_h_digest=events_h_digest()),
+        ):
+            loaded, why_not = True, None
+    except (NoUprobes, OomtraceError) as error:
+        loaded, why_not = False, str(error)
+    except Exception as error:  # noqa: BLE001 - a doctor who dies of the illness helps nobody
+        loaded, why_not = False, f"{type(error).__name__}: {error}"
+    libraries: list[Library] = []
+    for path, fd in find_libcudas(more=os.environ.get("LD_LIBRARY_PATH", "").split(":")):
+        try:
+            exported = exported_functions(fd)
+            missing = [function.name for function in FUNCTIONS if function.name not in exported]
+            libraries.append(Library(path, driver_version(fd), tuple(missing), tuple(unknown_of(exported))))
+        finally:
+            os.close(fd)
+    return Calls(loaded, why_not, tuple(libraries))
+
+
+def check_calls(calls: Calls, *, has_driver: bool) -> Iterable[Capability]:
+    """Whether calls of CUDA would be seen, and of which libraries."""
+    concerned = has_driver or bool(calls.libraries)
+    yield Capability(
+        id="cuda_calls",
+        name="calls of CUDA (uprobes)",
+        ok="yes" if calls.loaded else "no",
+        found="the programs load" if calls.loaded else f"{calls.why_not}",
+        meaning="which allocations of device and pinned memory were made, and which failed; on any libcuda that a job "
+        "maps, wherever it lies",
+        links=(5,) if concerned else (),
+        weight="help" if concerned else "note",
+        remedy=None
+        if calls.loaded or not concerned
+        else "what BPF programs need, and a kernel with CONFIG_UPROBE_EVENTS=y (the distributions' have it)",
+    )
+    for library in calls.libraries:
+        watched = len(FUNCTIONS) - len(library.missing)
+        version = "" if library.version is None else f" of driver {library.version}"
+        unknown = f"; unknown, and named like allocation: {', '.join(library.unknown)}" if library.unknown else ""
+        yield Capability(
+            id="libcuda",
+            name="libcuda",
+            ok="yes" if watched else "no",
+            found=f"{library.path}{version}: {watched} of {len(FUNCTIONS)} functions that are watched{unknown}",
+            meaning="is probed before a job begins; functions that a version does not export cannot be called",
+            links=(5,),
+            weight="note",
+        )
 
 
 def _found(status: GpuStatus) -> str:

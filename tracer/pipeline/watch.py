@@ -117,10 +117,10 @@ class Watch:
         if isinstance(event, ProcessExited):
             self._journal.forget(process_id(event.tgid, event.start_ns))
             self.gpu.at_exit(event)
+            self.cuda.forget(process_id(event.tgid, event.start_ns))
         elif isinstance(event, CudaCall):
             if event.why == CallWhy.FAILED:
                 self.gpu.at_failure(time.monotonic_ns())
-            self.cuda.forget(process_id(event.tgid, event.start_ns))
         elif isinstance(event, ProcessExeced):
             self.cuda.forget(process_id(event.tgid, event.start_ns))
         elif isinstance(event, CudaTotals):

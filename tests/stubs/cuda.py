@@ -10,7 +10,7 @@ import pytest
 
 from tests.waiting import DEADLINE_S
 
-SOURCES = Path(__file__).with_name("stub")
+FOLDER = Path(__file__).parent
 FLAGS = ("-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter")
 SUCCESS, INVALID_VALUE, OUT_OF_MEMORY = 0, 1, 2
 DEVICE_BYTES = 16 << 30
@@ -40,19 +40,19 @@ def build_library(folder: Path, name: str = "libcuda.so.1") -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / name
     command = [compiler(), "-shared", "-fPIC", "-fvisibility=hidden", *FLAGS, "-Wl,-soname,libcuda.so.1"]
-    subprocess.run([*command, "-o", path, SOURCES / "libcuda.c", "-ldl", "-lpthread"], check=True)
+    subprocess.run([*command, "-o", path, FOLDER / "cuda.c", "-ldl", "-lpthread"], check=True)
     return path
 
 
 def build_caller(folder: Path) -> Path:
     """The program that calls it."""
     path = folder / "caller"
-    subprocess.run([compiler(), *FLAGS, "-o", path, SOURCES / "caller.c", "-ldl", "-lpthread"], check=True)
+    subprocess.run([compiler(), *FLAGS, "-o", path, FOLDER / "cuda_caller.c", "-ldl", "-lpthread"], check=True)
     return path
 
 
 class Caller:
-    """A process that calls a libcuda line by line: see stub/caller.c."""
+    """A process that calls a libcuda line by line: see cuda_caller.c."""
 
     def __init__(self, *command: str | Path, **more) -> None:
         self.process = subprocess.Popen(
