@@ -10,6 +10,7 @@ import pytest
 from tests.strategies_model import HOSTILE
 from tests.unit.doctor.trees import WHOLE_UID_MAP, link_namespace, places, status
 from tracer.doctor.diagnose import diagnose
+from tracer.doctor.gpu import Calls
 from tracer.doctor.kernel import Tried
 from tracer.doctor.model import DOCTOR_SCHEMA, Diagnosis, HookAnswer
 from tracer.doctor.software import Asked
@@ -35,7 +36,13 @@ def diagnosed(tmp_path, tried=HELD, **changed) -> Diagnosis:
     tree = places(tmp_path, {**FILES, **{f"/{name.replace('__', '/')}": text for name, text in changed.items()}})
     for kind in ("pid", "time", "cgroup"):
         link_namespace(tree, kind)
-    return diagnose({}, places=tree, try_programs=lambda: tried, ask=lambda: Asked("3.11", "0.26.0"))
+    return diagnose(
+        {},
+        places=tree,
+        try_programs=lambda: tried,
+        ask=lambda: Asked("3.11", "0.26.0"),
+        try_cuda=lambda: Calls(loaded=True),
+    )
 
 
 def test_root_with_everything_but_the_log_can_prove_a_kill_at_a_cgroups_limit(tmp_path):
