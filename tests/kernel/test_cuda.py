@@ -13,13 +13,16 @@ from tests.kernel.cuda import totals
 from tests.kernel.workload import Watch, start_ns
 from tests.stubs.cuda import DEVICE_BYTES, Caller, build_library
 from tests.waiting import has_ended, wait_for
+from tracer.elf import exported_functions as exported
 from tracer.events import CudaCall, CudaSymbol, CudaTotals
-from tracer.kernel import cudacalls
+from tracer.kernel import cuda as module, cudacalls
 from tracer.kernel.cuda import open_cuda
 from tracer.kernel.handover import PERF_BUFFER, Limits
+from tracer.kernel.probes import Wanted
 from tracer.sources.live import events_h_digest, totals_in
 
 MIB = 1 << 20
+TWO = ("cuMemAlloc_v2", "cuMemFree_v2")
 THEN_EXEC = """
 import ctypes, os, sys
 cuda = ctypes.CDLL(sys.argv[1])
@@ -280,3 +283,27 @@ def test_what_exec_lets_go_of_is_in_no_balance(programs, watch, stub):
 
     assert (total.device_calls, total.device_bytes, total.device_peak_bytes) == (1, 0, 1000)
     assert (after.device_calls, after.device_bytes, after.untold) == (2, 500, 0)
+
+
+def test_where_the_kernel_has_no_link_for_many_functions_each_has_a_program(open_traced, stub, monkeypatch):
+    # Half a second for each probe that goes: two functions are enough.
+    monkeypatch.setattr(
+        module, "exported_functions", lambda fd: {name: at for name, at in exported(fd).items() if name in TWO}
+    )
+    session = open_traced()
+    each = Wanted(cuda=True, one_by_one=True)
+    with open_cuda(session, events_h_digest=events_h_digest(), wanted=each) as programs, open(stub[0], "rb") as library:
+        assert programs.probe(library.fileno()).symbols == TWO
+        process = Caller(stub[1])
+        try:
+            session.track(process.pid, start_ns(process.pid))
+            process.load(stub[0])
+            process.call("cuMemAlloc &0 1000")
+            process.call("cuMemAlloc &1 500")
+            process.call("cuMemFree *0")
+            total = totals(programs, process)
+        finally:
+            process.close()
+
+    assert not programs.at_once
+    assert (total.device_calls, total.device_bytes, total.untold, total.unknown_frees) == (2, 500, 0, 0)

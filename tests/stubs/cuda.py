@@ -11,6 +11,7 @@ import pytest
 from tests.waiting import DEADLINE_S
 
 FOLDER = Path(__file__).parent
+COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 FLAGS = ("-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter")
 SUCCESS, INVALID_VALUE, OUT_OF_MEMORY = 0, 1, 2
 DEVICE_BYTES = 16 << 30
@@ -27,19 +28,18 @@ for line in sys.stdin:
 """
 
 
-def compiler() -> str:
-    """Skips where there is none."""
-    found = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if found is None:
+def needed() -> str:
+    """The compiler; skips where there is none."""
+    if COMPILER is None:
         pytest.skip("no C compiler")
-    return found
+    return COMPILER
 
 
 def build_library(folder: Path, name: str = "libcuda.so.1") -> Path:
     """A libcuda of its own, with an inode of its own."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / name
-    command = [compiler(), "-shared", "-fPIC", "-fvisibility=hidden", *FLAGS, "-Wl,-soname,libcuda.so.1"]
+    command = [needed(), "-shared", "-fPIC", "-fvisibility=hidden", *FLAGS, "-Wl,-soname,libcuda.so.1"]
     subprocess.run([*command, "-o", path, FOLDER / "cuda.c", "-ldl", "-lpthread"], check=True)
     return path
 
@@ -47,7 +47,7 @@ def build_library(folder: Path, name: str = "libcuda.so.1") -> Path:
 def build_caller(folder: Path) -> Path:
     """The program that calls it."""
     path = folder / "caller"
-    subprocess.run([compiler(), *FLAGS, "-o", path, FOLDER / "cuda_caller.c", "-ldl", "-lpthread"], check=True)
+    subprocess.run([needed(), *FLAGS, "-o", path, FOLDER / "cuda_caller.c", "-ldl", "-lpthread"], check=True)
     return path
 
 

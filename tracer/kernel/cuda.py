@@ -23,6 +23,7 @@ MAX_LIBRARIES = 6
 """Different files: before 6.6 each takes two descriptors a function, and a process may have 1024 open by default."""
 
 _LIMITS = Limits()
+_CUDA = Wanted(cuda=True)
 _LIKE_ALLOCATION = re.compile(r"cu(?:Mem|Array|Mipmapped|Host)\w*(?:Alloc(?!ation)|Create|Register)\w*")
 
 
@@ -58,7 +59,8 @@ class CudaPrograms:
         self._held = HashMap(held, f"={struct.calcsize(CUDA_KEY)}s", "=QQ")
         self._functions = [function for function in cudacalls.FUNCTIONS if function.name in report.uprobes]
         programs = descriptors[len(CUDA_MAPS) + len(report.hooks) :]
-        self._at_once = report.at_once
+        self.at_once = report.at_once
+        """One link holds the probes on all functions of a library."""
         self._entered, self._returned = programs[:-1], programs[-1]
         self._uprobes = uprobes
         self._libraries = 0
@@ -108,7 +110,7 @@ class CudaPrograms:
                 places.setdefault(exported[function.name], []).append(function)
         # Several names of one function: one probe, which knows it by the first.
         functions = {offset: alike[0] for offset, alike in places.items()}
-        failed = self._put_at_once(library, functions) if self._at_once else self._put_each(library, functions)
+        failed = self._put_at_once(library, functions) if self.at_once else self._put_each(library, functions)
         refused = {each.name: why for offset, why in failed.items() for each in places[offset]}
         symbols = sorted(each.name for alike in places.values() for each in alike if each.name not in refused)
         return Probed(
@@ -153,13 +155,16 @@ class CudaPrograms:
         return refused
 
 
-def open_cuda(session: Session, *, events_h_digest: str | None = None, limits: Limits = _LIMITS) -> CudaPrograms:
+def open_cuda(
+    session: Session, *, events_h_digest: str | None = None, limits: Limits = _LIMITS, wanted: Wanted = _CUDA
+) -> CudaPrograms:
     """Compiles and loads, in a child that is gone when this returns; nothing is probed yet.
 
     Args:
         session: whose tree, settings, counters and records these use; must stay open as long.
         events_h_digest: `handover.digest_of` the header that the caller decodes by.
         limits: sizes of the maps.
+        wanted: of CUDA.
 
     Raises:
         NoUprobes: the kernel has none.
@@ -167,7 +172,7 @@ def open_cuda(session: Session, *, events_h_digest: str | None = None, limits: L
         LoaderFailed: at a named stage, with the reason in one line.
     """
     uprobes = Uprobes()
-    report, descriptors = load(limits, Wanted(cuda=True), session.transport, session.lent())
+    report, descriptors = load(limits, wanted, session.transport, session.lent())
     if events_h_digest not in (None, report.digest):
         for descriptor in descriptors:
             with suppress(OSError):

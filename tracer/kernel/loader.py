@@ -66,7 +66,7 @@ def main(argv: list[str]) -> None:
         transport = argv[5] if argv[5:] else None
         if wanted.cuda:
             # Taken at once: what nobody has read when we go would be in the way of what we say.
-            report, descriptors = load_cuda(handover.borrow(sock), argv[2], limits, transport)
+            report, descriptors = load_cuda(handover.borrow(sock), argv[2], limits, wanted, transport)
         else:
             report, descriptors = load(argv[2], limits, wanted, transport)
     except LoadError as error:
@@ -105,7 +105,7 @@ def load(
 
 
 def load_cuda(
-    lent: list[int], bpf_folder: str, limits: handover.Limits, transport: str | None = None
+    lent: list[int], bpf_folder: str, limits: handover.Limits, wanted: Wanted, transport: str | None = None
 ) -> tuple[handover.Report, list[int]]:
     """Compiles and loads what sees calls of CUDA; the parent puts the uprobes where they belong, as these are found.
 
@@ -113,12 +113,13 @@ def load_cuda(
         lent: `handover.SHARED_MAPS` of the other programs: tree, settings, counters and the way of records.
         bpf_folder: with the C fragments.
         limits: sizes of the maps.
+        wanted: of CUDA.
         transport: the other programs'.
 
     Raises:
         LoadError: at a named stage.
     """
-    program, digest, transport = _prepare(bpf_folder, limits, Wanted(cuda=True), transport)
+    program, digest, transport = _prepare(bpf_folder, limits, wanted, transport)
     ctypes.set_errno(0)
     try:
         ours = [program[name.encode()].map_fd for name in handover.SHARED_MAPS]
@@ -131,7 +132,8 @@ def load_cuda(
         for rung in (probe.rungs[0] for probe in CUDA_PROBES):
             fd = bpfcalls.load_program(bpfcalls.RAW_TRACEPOINT, code_of(rung.function), rung.function)
             links.append(bpfcalls.open_raw_tracepoint(rung.target, fd))
-        at_once, programs = _load_uprobes(code_of(cudacalls.ENTERED), code_of(cudacalls.RETURNED))
+        codes = code_of(cudacalls.ENTERED), code_of(cudacalls.RETURNED)
+        at_once, programs = _load_uprobes(*codes, one_by_one=wanted.one_by_one)
     except OSError as error:
         raise LoadError("attach", f"programs for CUDA: {error}", denied=error.errno == errno.EPERM) from error
     except Exception as error:  # bcc raises bare Exception
@@ -144,7 +146,7 @@ def load_cuda(
     return handover.Report(digest, tuple(hooks), transport, names, at_once), maps + links + programs
 
 
-def _load_uprobes(entered: bytes, returned: bytes) -> tuple[bool, list[int]]:
+def _load_uprobes(entered: bytes, returned: bytes, *, one_by_one: bool) -> tuple[bool, list[int]]:
     """Whether one program sees all functions entered, and descriptors: of that or of each, and of the return's."""
     kind, multi = bpfcalls.KPROBE, bpfcalls.UPROBE_MULTI
     try:
@@ -152,7 +154,7 @@ def _load_uprobes(entered: bytes, returned: bytes) -> tuple[bool, list[int]]:
             bpfcalls.load_program(kind, cudacalls.program_for(None, entered), cudacalls.ENTERED, multi),
             bpfcalls.load_program(kind, returned, cudacalls.RETURNED, multi),
         ]
-        if bpfcalls.has_uprobe_links(programs[0]):
+        if not one_by_one and bpfcalls.has_uprobe_links(programs[0]):
             return True, programs
     except OSError:
         pass  # no such helper: 5.15; what else there is fails below as well, and is said

@@ -96,6 +96,8 @@ class Wanted(NamedTuple):
     """Also what the kernel prints of its decision."""
     cuda: bool = False
     """Calls of CUDA, and nothing else: beside the other programs, whose maps these use."""
+    one_by_one: bool = False
+    """With a program and a probe for each function, as on kernels before 6.6; for tests."""
 
     @property
     def fragments(self) -> tuple[str, ...]:
