@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
 import struct
 
@@ -34,7 +35,7 @@ _ATTRIBUTE = struct.Struct("=IIQQQQQII8x")
 """struct perf_event_attr up to its first published size (PERF_ATTR_SIZE_VER0), include/uapi/linux/perf_event.h."""
 _UPROBE = struct.Struct("=IIQQQQQIIQQ")
 """The same up to probe_offset (PERF_ATTR_SIZE_VER1)."""
-PERF_EVENT_IOC_ENABLE, PERF_EVENT_IOC_SET_BPF = 0x2400, 0x4004_2408
+_IOC_ENABLE, _IOC_SET_BPF = 0x2400, 0x4004_2408
 
 
 def has_ring_buffer(page_bytes: int) -> bool:
@@ -154,24 +155,34 @@ def open_bpf_output(cpu: int) -> int:
         raise OSError(error.errno, f"perf_event_open for CPU {cpu}: {error.strerror}") from error
 
 
-def open_uprobe(pmu: int, config: int, path: bytes, offset: int) -> int:
-    """Descriptor of a uprobe on the file's inode, in every process; it does nothing until a program is put to it.
+def open_uprobe(pmu: int, config: int, path: bytes, offset: int, *, pid: int = -1) -> int:
+    """Descriptor of a uprobe on the file's inode; it counts, until a program is put to it.
 
     Args:
         pmu: type of such events.
         config: of the event: whether it is about the return.
         path: of the file.
         offset: in the file, where the function's code begins.
+        pid: of the process; -1: in each.
 
     Raises:
         OSError: there can be none.
     """
     held = ctypes.create_string_buffer(path)
-    # pid -1: whoever it is. That wants a CPU, which means nothing for these.
     packed = _UPROBE.pack(pmu, _UPROBE.size, config, 0, 0, 0, 0, 0, 0, ctypes.addressof(held), offset)
     attribute = ctypes.create_string_buffer(packed, len(packed))
-    cpu = min(os.sched_getaffinity(0))
-    return _call(PERF_EVENT_OPEN, attribute, -1, cpu, -1, ctypes.c_ulong(_FLAG_FD_CLOEXEC))
+    cpu = min(os.sched_getaffinity(0)) if pid == -1 else -1  # all processes on all CPUs cannot be said, nor is it meant
+    return _call(PERF_EVENT_OPEN, attribute, pid, cpu, -1, ctypes.c_ulong(_FLAG_FD_CLOEXEC))
+
+
+def run_at(probe: int, program: int) -> None:
+    """Have a program run at a probe.
+
+    Raises:
+        OSError: it cannot be.
+    """
+    fcntl.ioctl(probe, _IOC_SET_BPF, program)
+    fcntl.ioctl(probe, _IOC_ENABLE, 0)
 
 
 def _call(numbers: dict[str, int], *arguments: object) -> int:

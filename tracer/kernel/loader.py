@@ -34,9 +34,10 @@ import threading
 import traceback
 from typing import Any
 
-from tracer.kernel import bpfcalls, cudacalls, handover, headers
+from tracer.kernel import bpfcalls, cudacalls, handover, headers, trial
 from tracer.kernel.btf import Btf, BtfError
 from tracer.kernel.probes import CUDA_PROBES, CUDA_SUFFIX, FRAGMENTS, SCALAR_SUFFIX, Hook, Probe, Rung, Wanted
+from tracer.kernel.uprobes import Uprobes
 
 FOLDER_PREFIX = "oomtrace-{}-"
 """With the child's pid: the parent removes what a crashed compiler leaves behind."""
@@ -134,10 +135,14 @@ def load_cuda(
             links.append(bpfcalls.open_raw_tracepoint(rung.target, fd))
         codes = code_of(cudacalls.ENTERED), code_of(cudacalls.RETURNED)
         at_once, programs = _load_uprobes(*codes, one_by_one=wanted.one_by_one)
+        uprobes = Uprobes()
+        hurts = trial.why_returns_hurt(uprobes.type, uprobes.returns)
     except OSError as error:
         raise LoadError("attach", f"programs for CUDA: {error}", denied=error.errno == errno.EPERM) from error
     except Exception as error:  # bcc raises bare Exception
         raise LoadError("attach", f"programs for CUDA: {error}") from error
+    if hurts is not None:
+        raise LoadError("attach", hurts)
     # Types given: bcc cannot read what its own C side says of a struct within a struct.
     number = ctypes.c_uint64
     maps = [program.get_table(name.encode(), number, number).map_fd for name in handover.CUDA_MAPS]

@@ -2,12 +2,14 @@
 """Probes on functions of a library, put there by the parent: by inode, in every process that maps it now or later.
 
 perf_event_open(2) with the PMU `uprobe`, which came with 4.17. Each lives for as long as its descriptor does.
+Runs in the loader child as well: Python 3.8, standard library only.
 """
 
-import fcntl
+from __future__ import annotations
+
 import os
 
-from tracer.kernel.bpfcalls import PERF_EVENT_IOC_ENABLE, PERF_EVENT_IOC_SET_BPF, open_uprobe
+from tracer.kernel.bpfcalls import open_uprobe, run_at
 
 PMU = "/sys/bus/event_source/devices/uprobe"
 
@@ -29,9 +31,9 @@ class Uprobes:
     def __init__(self, pmu: str = PMU) -> None:
         try:
             with open(f"{pmu}/type", encoding="ascii") as file:
-                self._type = int(file.read())
+                self.type = int(file.read())
             with open(f"{pmu}/format/retprobe", encoding="ascii") as file:
-                self._returns = 1 << int(file.read().strip().removeprefix("config:"))
+                self.returns = 1 << int(file.read().strip().replace("config:", ""))
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else str(error)
             raise NoUprobes(f"the kernel has no uprobes ({pmu}: {why})") from error
@@ -49,10 +51,9 @@ class Uprobes:
             OSError: this function cannot be probed.
         """
         path = f"/proc/self/fd/{library}".encode()  # resolves to the very file, whatever has become of its name
-        probe = open_uprobe(self._type, self._returns if returns else 0, path, offset)
+        probe = open_uprobe(self.type, self.returns if returns else 0, path, offset)
         try:
-            fcntl.ioctl(probe, PERF_EVENT_IOC_SET_BPF, program)
-            fcntl.ioctl(probe, PERF_EVENT_IOC_ENABLE, 0)
+            run_at(probe, program)
         except OSError:
             os.close(probe)
             raise
