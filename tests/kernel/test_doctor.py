@@ -123,8 +123,9 @@ def test_what_is_taken_away_is_named_and_what_is_promised_is_what_a_run_gives(
     document = doctor(prefix)
     before, after = answers(untouched), answers(document)
 
-    # The optional hook is not tried where the programs do not load.
-    assert {name for name, ok in after.items() if ok == "no" and before[name] == "yes"} - {"oom_decision"} == missing
+    # What is optional is not tried where the programs do not load.
+    lost = {name for name, ok in after.items() if ok == "no" and before[name] == "yes"}
+    assert lost - {"oom_decision", "cuda_calls"} == missing
     assert (after.get("bare_programs") == "yes") == (what == "type information")
     assert promised(document) == given(tmp_path, prefix)
 

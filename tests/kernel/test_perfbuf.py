@@ -183,7 +183,7 @@ def test_a_record_is_waiting_though_somebody_else_was_told_of_it(open_traced, ho
 def test_what_was_sent_before_there_were_buffers_is_no_loss(can_trace, hog, monkeypatch):
     process = hog()
     process.do("signal.signal(signal.SIGTERM, signal.SIG_IGN)")
-    load = module._load
+    load = module.load
 
     def loaded(*arguments):
         report = load(*arguments)
@@ -191,7 +191,7 @@ def test_what_was_sent_before_there_were_buffers_is_no_loss(can_trace, hog, monk
             os.kill(process.pid, signal.SIGTERM)
         return report
 
-    monkeypatch.setattr(module, "_load", loaded)
+    monkeypatch.setattr(module, "load", loaded)
     with module.open_session(transport=PERF_BUFFER) as session:
         before = session._by_kind(DROPPED_AT)
 
