@@ -94,6 +94,8 @@ class Inspection:
         self._first.pop(member.id, None)
         self._looks.begin(member, time.monotonic_ns())
         self._submit(member, self._processes.seen)
+        if self.cuda is not None:
+            self.cuda.look(member)
 
     def due_ns(self) -> int | None:
         """When `tick` is to be called next; `None`: nothing is to come."""

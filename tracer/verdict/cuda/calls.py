@@ -119,8 +119,8 @@ class Calls:
         last = totals[-1] if totals else None
         if last is None:
             return None
-        if getattr(last, "calls_untold", 0):
-            return f"{last.calls_untold} calls that matter were too many to be recorded"  # type: ignore[attr-defined]
+        if last.calls_untold:
+            return f"{last.calls_untold} calls that matter were too many to be recorded"
         failed = sum(1 for one in records if one.result != 0 and one.ts_ns <= last.ts_ns)
         if failed < failed_calls(last):
             return f"{failed_calls(last)} of its calls failed, and {failed} were recorded"
