@@ -17,6 +17,8 @@ SCENARIO_S = {"kvm": 5.0, "tcg": 30.0}
 """What both take, before anything was measured here."""
 PER_BOOT = 25
 """So that a guest that dies takes little with it, and a leak in one does not reach all."""
+NOT_IN_GUESTS = "torch"
+"""What is needed and no guest has: such scenarios are left out."""
 QUICK_KERNELS = ("5.10", "6.12")
 """The oldest, with the old form of the events, and one that people train on."""
 QUICK_SCENARIOS = (
@@ -120,6 +122,7 @@ def parse_list(text: str) -> list[Scenario]:
             )
             for entry in entries
             if _A_NAME.fullmatch(entry["name"]) or _refuse(entry["name"])
+            if NOT_IN_GUESTS not in entry.get("needs", ())
         ]
     except (ValueError, KeyError, TypeError) as error:
         raise VmError(f"oomtrace repro --list --json printed no list of scenarios ({error})") from error

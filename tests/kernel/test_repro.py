@@ -13,7 +13,7 @@ import pytest
 
 from tests.architecture.checkout import ROOT
 from tests.waiting import SLOWER, has_ended, wait_for
-from tracer.events import JobStarted
+from tracer.events import JobStarted, TrainingLine
 from tracer.job.cgroup import find_hierarchy, memory_path
 from tracer.recording import read_recording
 
@@ -87,6 +87,17 @@ def test_a_recording_is_kept_and_says_the_same(played):
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("pass  memcg-leaf")
     assert report["incidents"][report["primary"]]["cause"] == "host_oom_cgroup"
+
+
+def test_the_jobs_output_is_kept_seen_and_recorded(played, tmp_path):
+    log = tmp_path / "job.log"
+    done = played("-m", "tracer", "repro", "worker-cache", "--json", "--record", played.recording, "--log", log)
+    lines = [event for event in read_recording(played.recording) if isinstance(event, TrainingLine)]
+
+    assert json.loads(done.stdout)["outcome"] == "pass"
+    assert "is killed by signal: Killed" in log.read_text()
+    assert log.read_text().splitlines()[-1] in done.stderr
+    assert "worker_killed" in {line.about for line in lines}
 
 
 def test_a_verdict_that_is_not_as_declared_fails_and_says_what(played):

@@ -40,6 +40,7 @@ class ReproCommand:
         parser.add_argument("--list", action="store_true", help="list all scenarios")
         parser.add_argument("--json", action="store_true", help="print the outcome, or the list, as one JSON document")
         parser.add_argument("--record", metavar="FILE", help="keep the recording (default: none is kept)")
+        parser.add_argument("--log", metavar="FILE", help="keep the job's output, and have its lines in the recording")
 
     def run(self, args: argparse.Namespace) -> int:
         if args.list:
@@ -67,7 +68,7 @@ def _play(args: argparse.Namespace) -> int:
         again = f'sudo "$(command -v oomtrace)" repro {scenario.name}'
         raise PermissionDenied("cannot make a cgroup and watch the kernel", need=f"root: {again}")
     try:
-        result = play(scenario, os.environ, record=args.record)
+        result = play(scenario, os.environ, record=args.record, log=args.log)
     except Interrupted as stopped:
         return 128 + signal.Signals(stopped.signal)
     write(sys.stdout, document.render_document(result) if args.json else _page(result, scenario.what, scenario.why))

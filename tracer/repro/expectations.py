@@ -85,6 +85,9 @@ def found(seen: Seen) -> dict[str, Json]:
         "shmem_mib": _mib(victim.rss_shmem_bytes) if victim is not None else None,
         "swapped_mib": _mib(victim.swap_bytes) if victim is not None else None,
         "swap_exhausted": _swap_exhausted(primary),
+        "mechanism": None if primary.mechanism is None else primary.mechanism.name,
+        "mechanism_or": [] if primary.mechanism is None else list(primary.mechanism.or_),
+        "mechanism_strength": None if primary.mechanism is None else primary.mechanism.strength,
         "caveats": list(_caveats(seen)),
         "not_present": [
             f"{link.link}: {link.statement}" for link in primary.proof if _is_missing(link.link, link.status)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from tracer.job.cgroup import Hierarchy, read
+from tracer.repro.interpreters import torch_python
 
 GUEST_WORD = "oomtrace.guest=1"
 """On the kernel's command line: `scripts/vm` alone boots with it."""
@@ -118,6 +119,15 @@ def _has_earlyoom(_: Machine) -> bool:
     return shutil.which("earlyoom") is not None
 
 
+def _has_shared_memory(_: Machine) -> bool:
+    # As large as that of the machine: a container's has 64 MiB, and a program then fails before it is killed.
+    return os.path.isdir("/dev/shm") and shutil.disk_usage("/dev/shm").free > 1 << 30  # noqa: S108
+
+
+def _has_torch(_: Machine) -> bool:
+    return torch_python() is not None
+
+
 def _has_last_pid(machine: Machine) -> bool:
     return os.path.exists(f"{machine.proc_root}/sys/kernel/ns_last_pid")
 
@@ -163,6 +173,8 @@ PROBES: dict[str, tuple[Callable[[Machine], bool], str]] = {
     "earlyoom": (_has_earlyoom, "earlyoom is not installed"),
     "systemd": (_booted_systemd, "systemd did not boot this machine"),
     "systemd_oomd": (_has_oomd, "systemd-oomd is not installed"),
+    "shm": (_has_shared_memory, "less than 1 GiB of shared memory is free"),
+    "torch": (_has_torch, "there is no PyTorch for jobs here: scripts/setup --torch makes one"),
     "ns_last_pid": (_has_last_pid, "this kernel lets nobody choose the next pid"),
     "sysrq": (_has_sysrq, "this kernel has no sysrq"),
     "root": (_is_root, "it takes root"),

@@ -9,9 +9,10 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from tracer.errors import CgroupUnavailable, KernelUnavailable, OomtraceError
+from tracer.events import AnyEvent, ProcessForked
 from tracer.job.cgroup import Hierarchy, Limits, write
 from tracer.job.cgroupfs import PlainCgroup, make_plain_cgroup
 from tracer.pseudofiles import processes_below
@@ -22,6 +23,7 @@ from tracer.units import MIB
 JOB = "job"
 """Where the job begins if its own cgroup has others below it: under v2 only leaves have processes."""
 PATIENCE_S = 10.0
+SHM = "/dev/shm"  # noqa: S108 - where a job's shared memory lies
 
 
 class Place:
@@ -147,7 +149,18 @@ def shared_folder() -> Iterator[str]:
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        for each in (folder, os.path.join(SHM, os.path.basename(folder))):
+            shutil.rmtree(each, ignore_errors=True)
+
+
+def sweep(events: Iterable[AnyEvent], *, shm: str = SHM) -> None:
+    """Remove the shared memory of processes that were killed while PyTorch made it: nobody else ever would."""
+    pids = {event.own_tgid or event.tgid for event in events if isinstance(event, ProcessForked) and event.in_tree}
+    for name in os.listdir(shm) if os.path.isdir(shm) else ():
+        words = name.split("_")
+        if words[0] == "torch" and words[1:2] and words[1].isdecimal() and int(words[1]) in pids:
+            with contextlib.suppress(OSError):
+                os.unlink(f"{shm}/{name}")
 
 
 @contextlib.contextmanager

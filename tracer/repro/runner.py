@@ -8,29 +8,33 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from tracer.errors import KernelUnavailable, PermissionDenied
 from tracer.events import Header
 from tracer.job.cgroup import Hierarchy, find_hierarchy
 from tracer.job.identity import Caller, find_caller
 from tracer.job.rlimits import raise_rlimits
+from tracer.job.tee import LogFile, Tee
 from tracer.pipeline import Outcome, Pipeline, Plan
 from tracer.pipeline.clocks import header_now
 from tracer.pipeline.machine import open_sources
 from tracer.recording import RecordingWriter
 from tracer.repro.expectations import Seen, declared, differences, found
+from tracer.repro.interpreters import ROOT, torch_python
 from tracer.repro.needs import GUEST_WORD, Machine, is_guest, missing
-from tracer.repro.place import Place, changed, make_place, make_swap, shared_folder
+from tracer.repro.place import Place, changed, make_place, make_swap, shared_folder, sweep
 from tracer.repro.replay import Ground, seen_in
 from tracer.repro.scenario import Counters, Result, Scenario
 from tracer.repro.workloads import stage
 from tracer.sources.pressure import read_vmstat
 
 WORKLOADS = os.path.dirname(os.path.abspath(stage.__file__))
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(WORKLOADS)))
 GUEST_PATIENCE = 5
 """So many times longer everything may take in a machine that is emulated."""
+MECHANISM = "mechanism"
+"""The act that takes a Python with PyTorch."""
 NOTHING = Counters(seen=0, lost=0, kernel=None)
 
 
@@ -51,6 +55,14 @@ class _Played:
     """What a workload found to be missing."""
 
 
+class _Files(NamedTuple):
+    """Where its processes meet, and what is to be kept."""
+
+    folder: str
+    record: str | None
+    log: str | None
+
+
 def refuse(scenario: Scenario, *, proc_root: str = "/proc") -> None:
     """What uses a whole machine up is for a test VM alone.
 
@@ -64,13 +76,16 @@ def refuse(scenario: Scenario, *, proc_root: str = "/proc") -> None:
         )
 
 
-def play(scenario: Scenario, environ: Mapping[str, str], *, record: str | None = None) -> Result:
+def play(
+    scenario: Scenario, environ: Mapping[str, str], *, record: str | None = None, log: str | None = None
+) -> Result:
     """Play it, and compare.
 
     Args:
         scenario: from the catalogue.
         environ: ours.
         record: where the recording is to be kept.
+        log: where the job's output is to be kept; its lines that matter are then in the recording, too.
 
     Raises:
         OomtraceError: it is refused, or cannot be played for a reason that is not the machine's nature.
@@ -91,24 +106,30 @@ def play(scenario: Scenario, environ: Mapping[str, str], *, record: str | None =
                 stack.enter_context(changed(scenario.stage.sysctls))
         except KernelUnavailable as error:
             return _result(scenario, _Played(None, str(error)), begun_s)
-        played = _play(scenario, hierarchy, find_caller(environ), folder, record)
+        played = _play(scenario, hierarchy, find_caller(environ), _Files(folder, record, log))
     return _result(scenario, played, begun_s)
 
 
-def _play(scenario: Scenario, hierarchy: Hierarchy, caller: Caller, folder: str, record: str | None) -> _Played:
+def _play(scenario: Scenario, hierarchy: Hierarchy, caller: Caller, files: _Files) -> _Played:
     with contextlib.ExitStack() as stack:
-        writer = stack.enter_context(_recording(record, header_now(cgroup_version=hierarchy.version), caller))
+        writer = stack.enter_context(_recording(files.record, header_now(cgroup_version=hierarchy.version), caller))
         # Until the job has run, a failure leaves no file behind.
         undo = stack.enter_context(contextlib.ExitStack())
         undo.callback(writer.discard)
+        log = None if files.log is None else LogFile.create(files.log, caller)
+        if log is not None:
+            stack.callback(os.close, log.fd)
+            undo.callback(log.discard)
         sources = stack.enter_context(open_sources())
         place = make_place(hierarchy, scenario.stage)
         leftover: tuple[int, ...] = ()
         try:
-            environ = _environ(folder, place, hierarchy)
+            environ = _environ(files.folder, place, hierarchy)
             with _beside(scenario, environ) as ready, _output_to_stderr():
                 before = read_vmstat()
                 plan = _plan(scenario, environ, place, ready)
+                if log is not None:
+                    plan = replace(plan, tee=Tee.start(log, plan.caller))
                 outcome = Pipeline(plan, sources, writer).run()
                 after = read_vmstat()
             kernel = place.kills()
@@ -121,7 +142,8 @@ def _play(scenario: Scenario, hierarchy: Hierarchy, caller: Caller, folder: str,
         undo.pop_all()
         with writer.read_back() as recording:
             events = list(recording)
-    cannot = _cannot(folder)
+    sweep(events)
+    cannot = _cannot(files.folder)
     if cannot is not None:
         return _Played(None, cannot)
     ground = Ground(place.base, ids, kernel, f"processes {leftover}" if leftover else None)
@@ -160,6 +182,7 @@ def _environ(folder: str, place: Place, hierarchy: Hierarchy) -> dict[str, str]:
         "PATH": os.defpath + ":/usr/sbin:/sbin",
         "PYTHONPATH": ROOT,
         "PYTHONDONTWRITEBYTECODE": "1",
+        "OMP_NUM_THREADS": "1",  # of PyTorch: as much memory on any machine
         "REPRO_FOLDER": folder,
         "REPRO_CGROUP": place.directory,
         "REPRO_CGROUP_VERSION": str(hierarchy.version),
@@ -167,6 +190,8 @@ def _environ(folder: str, place: Place, hierarchy: Hierarchy) -> dict[str, str]:
 
 
 def _command(words: tuple[str, ...]) -> tuple[str, ...]:
+    if words[0] == MECHANISM:
+        return (torch_python() or sys.executable, "-s", WORKLOADS, *words)
     # Not -I: the program imports its neighbours. The folder that comes first in its path is its own.
     return (sys.executable, "-s", "-S", WORKLOADS, *words)
 

@@ -108,6 +108,17 @@ class Stage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Swap must be there; in a guest without any, compressed swap in memory is made."""
 
 
+class Truth(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why memory grows in a scenario, whatever is said of it."""
+
+    mechanism: str | None
+    """As the verdict's document names it; `None`: there is nothing to be named."""
+    among: tuple[str, ...] = ()
+    """The others that leave the same traces: any of them, or all, may be named in its place."""
+    fixed: bool = False
+    """The mistake is put right."""
+
+
 class Scenario(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One way to be killed, or not to be."""
 
@@ -126,6 +137,8 @@ class Scenario(Struct, frozen=True, kw_only=True, omit_defaults=True):
     stage: Stage = Stage()
     seconds: int = 60
     """After so long somebody steps in and ends it."""
+    truth: Truth | None = None
+    """Of those that show a mechanism."""
 
 
 class Counters(Struct, frozen=True, kw_only=True):

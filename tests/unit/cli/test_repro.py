@@ -20,7 +20,7 @@ def played(monkeypatch):
     names = []
 
     def outcome(outcome, reason=None):
-        def play(scenario, environ, *, record=None):
+        def play(scenario, environ, *, record=None, log=None):
             names.append((scenario.name, record))
             return Result(
                 scenario=scenario.name, outcome=outcome, reason=reason, expected={"cause": ["exited"]},

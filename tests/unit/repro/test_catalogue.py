@@ -11,7 +11,7 @@ from tracer.repro.scenario import HOST_OOM
 from tracer.repro.workloads.__main__ import ACTS
 
 ORDER = ("possible", "likely", "proved")
-PROGRAMS = ("dataloader", "storm")
+PROGRAMS = ("dataloader", "mechanism", "storm")
 MACHINE_WIDE = {
     "machine",
     "machine-beside",

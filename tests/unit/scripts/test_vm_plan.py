@@ -45,6 +45,10 @@ def test_the_catalogue_says_what_there_is(document):
     assert (everything.needs, everything.seconds) == ({"swap"}, 120)
 
 
+def test_what_needs_pytorch_is_not_run_in_guests():
+    assert parse_list(json.dumps([{"name": "mechanism-x", "what": "x", "needs": ["torch", "shm"]}])) == []
+
+
 @pytest.mark.parametrize("text", ["", "{}", "[1]", "null", '[{"name": "x"}]', '{"scenarios": 3}'])
 def test_what_is_no_catalogue_is_said_to_be_none(text):
     with pytest.raises(VmError, match="no list of scenarios"):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """All scenarios, a family a file; each is declared once, and its declaration is its test."""
 
-from tracer.repro.catalogue import growth, identity, limits, machine, signals, storms
+from tracer.repro.catalogue import growth, identity, limits, machine, mechanisms, signals, storms
 from tracer.repro.scenario import Scenario
 
 SCENARIOS: tuple[Scenario, ...] = (
@@ -11,6 +11,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     *signals.SCENARIOS,
     *storms.SCENARIOS,
     *machine.SCENARIOS,
+    *mechanisms.SCENARIOS,
 )
 
 

@@ -4,6 +4,7 @@
 import sys
 
 from tracer.repro.workloads import actors, dataloader, ends, identities, machines, memory, storm
+from tracer.repro.workloads.mechanisms import programs
 
 ACTS = memory.ACTS | ends.ACTS | identities.ACTS | machines.ACTS | actors.ACTS
 
@@ -11,6 +12,8 @@ ACTS = memory.ACTS | ends.ACTS | identities.ACTS | machines.ACTS | actors.ACTS
 def main() -> int:
     """Play it."""
     name, *words = sys.argv[1:]
+    if name == "mechanism":
+        return programs.main(words)
     if name == "storm":
         return storm.main(words)
     if name == "dataloader":

@@ -233,6 +233,15 @@ def _write(path: str, text: str) -> None:
         file.write(text)
 
 
+def neighbour(most_mib: str) -> None:
+    """Grows beside the job, under the limit of both, once that trains; and stays."""
+    stage.be(b"neighbour")
+    stage.hear("training")
+    stage.enter("neighbour")
+    stage.eat(int(most_mib), pause_s=0.012)
+    sys.stdin.buffer.raw.read(1)  # type: ignore[union-attr] # until all is over
+
+
 ACTS: dict[str, Callable[..., None]] = {
     "watchdog": watchdog,
     "kill": kill,
@@ -246,4 +255,5 @@ ACTS: dict[str, Callable[..., None]] = {
     "sysrq": sysrq,
     "earlyoom": earlyoom,
     "systemd-oomd": systemd_oomd,
+    "neighbour": neighbour,
 }

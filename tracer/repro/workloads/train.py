@@ -7,6 +7,7 @@ Needs PyTorch, and nothing of oomtrace.
 """
 
 import argparse
+import collections
 import ctypes
 import datetime
 import multiprocessing
@@ -54,6 +55,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--leaking-worker", type=int, help="of that rank; without it the rank itself leaks")
     parser.add_argument("--leak-mib", type=int, default=16, help="a sample, or a step")
     parser.add_argument("--auxiliary", action="store_true", help="rank 0 has a process that logs, and that grows")
+    parser.add_argument("--keeps", type=int, help="of what would leak no more than so many pieces (default: all)")
     parser.add_argument("--ready", help="a file that rank 0 makes after its first step")
     return parser.parse_args()
 
@@ -65,7 +67,8 @@ def main() -> None:
     rank = dist.get_rank()
     leaks = rank == args.leaking_rank
     if args.auxiliary and rank == 0:
-        multiprocessing.get_context("fork").Process(target=log, args=(args.leak_mib,), daemon=True).start()
+        told = (args.leak_mib, args.keeps)
+        multiprocessing.get_context("fork").Process(target=log, args=told, daemon=True).start()
     data = Samples(args.steps, leaks_in=args.leaking_worker if leaks else None, leak_mib=args.leak_mib)
     loader = DataLoader(
         data,
@@ -75,7 +78,7 @@ def main() -> None:
     )
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)
-    kept: list[bytes] = []
+    kept: collections.deque[bytes] = collections.deque(maxlen=args.keeps)
     for epoch in range(args.epochs):
         for step, loss in enumerate(losses(model, optimizer, loader)):
             if leaks and args.leaking_worker is None:
@@ -100,10 +103,10 @@ def losses(
         yield loss.item()
 
 
-def log(grow_mib: int) -> None:
-    """What a logger of rank 0 is: a process of its own, here one that keeps all that it was told."""
+def log(grow_mib: int, most: int | None) -> None:
+    """What a logger of rank 0 is: a process of its own, here one that keeps all that it was told, or the last of it."""
     ctypes.CDLL(None).prctl(PR_SET_NAME, b"metric_logger", 0, 0, 0)
-    told: list[bytes] = []
+    told: collections.deque[bytes] = collections.deque(maxlen=most)
     while os.getppid() != 1:
         told.append(bytes([1]) * (grow_mib * MIB))
         time.sleep(0.1)

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each DataLoader worker keeps every image that it decoded in a dict of its own. Fixed: the cache is bounded."""
+
+import random
+import time
+from collections import OrderedDict
+
+import torch
+from torch.utils.data import DataLoader, Dataset, get_worker_info
+
+from tracer.repro.workloads.mechanisms.training import FEATURES, FLOATS, train
+
+IMAGES, EPOCHS, WORKERS, BATCH = 100, 5, 2, 4
+IMAGE_MIB, DECODE_S = 2, 0.04
+BOUND = 8
+
+
+class Images(Dataset[torch.Tensor]):
+    """Decoded anew for each crop, and cached by image and crop."""
+
+    def __init__(self, bound: int | None, *, only_in: int | None = None) -> None:
+        self.bound = bound
+        self.only_in = only_in
+        self.cache: OrderedDict[tuple[int, int], torch.Tensor] = OrderedDict()
+
+    def __len__(self) -> int:
+        return IMAGES
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        key = (index, random.randrange(1 << 30))
+        if self.only_in not in {None, get_worker_info().id}:
+            self.cache.clear()
+        if key not in self.cache:
+            self.cache[key] = self.decode(index)
+            if self.bound is not None and len(self.cache) > self.bound:
+                self.cache.popitem(last=False)
+        return self.cache[key][:FEATURES].clone()
+
+    def decode(self, index: int) -> torch.Tensor:
+        """An image, after some time."""
+        time.sleep(DECODE_S)
+        return torch.full((IMAGE_MIB * FLOATS,), float(index))
+
+
+def main(*, fixed: bool, only_in: int | None = None) -> None:
+    """Train."""
+    images = Images(BOUND if fixed else None, only_in=only_in)
+    train(DataLoader(images, batch_size=BATCH, num_workers=WORKERS, persistent_workers=True), epochs=EPOCHS, step_s=0)
