@@ -13,7 +13,7 @@ from tracer.repro.scenario import HOST_OOM, Expected, Node, Scenario, Stage, Tru
 PREFIX = "mechanism-"
 IN_ONE_PROCESS = ("main_process_growth", "preprocessing_in_process", "allocator_retention")
 """A graph that is kept, lists of results, Python objects, a heap that is not given back: all rise the same."""
-AT_ONCE = ("checkpoint_spike", "optimizer_state", "limit_too_tight")
+AT_ONCE = ("checkpoint_spike", "optimizer_state")
 """One allocation that is not repeated."""
 IN_EACH_RANK = ("model_duplication", "dataset_in_ram")
 
