@@ -22,6 +22,13 @@ class Run(NamedTuple):
     also: tuple[str, ...] = ()
     """What cannot be told from that."""
     strength: str | None = None
+    lived: bool = False
+    """The job ended well, and nothing was killed."""
+
+    @property
+    def right(self) -> bool:
+        """Of a twin what it is asked for is its life; other kills on the machine may make that no proof."""
+        return self.outcome == "not_applicable" or (self.lived if self.truth.fixed else self.outcome == "pass")
 
     @property
     def row(self) -> str:
@@ -52,6 +59,7 @@ def run_of(truth: Truth, outcome: Outcome, found: Mapping[str, object]) -> Run:
         named if isinstance(named, str) else None,
         tuple(map(str, also)) if isinstance(also, list) else (),
         strength if isinstance(strength, str) else None,
+        lived=found.get("status") == "exit 0" and not found.get("killed"),
     )
 
 
@@ -68,7 +76,7 @@ def table(runs: Iterable[Run], rows: Sequence[str]) -> str:
         counts = Counter(each.named for each in mine)
         cells = [str(counts[name] or "") for name in (*names, None)]
         cells += [_share(each.exact for each in mine), _share(each.in_class for each in mine)]
-        cells += [_share(each.outcome == "pass" for each in mine), _share(each.outcome == "pass" for each in twins)]
+        cells += [_share(each.right for each in mine), _share(each.right for each in twins)]
         lines.append(f"| `{row}` | {' | '.join(cells)} |")
     return "\n".join([*lines, "", totals(played)]) + "\n"
 
@@ -82,8 +90,8 @@ def totals(runs: Sequence[Run]) -> str:
         f"{len(killed)} runs and {len(twins)} of fixed twins: the mechanism was named in "
         f"{sum(each.exact for each in shown)} of {len(shown)}, its class in {sum(each.in_class for each in shown)}, "
         f"a wrong one as `likely` in {sum(each.misled for each in killed)}; cause and victim were right in "
-        f"{sum(each.outcome == 'pass' for each in killed)} of {len(killed)}; "
-        f"{sum(each.outcome == 'pass' for each in twins)} of {len(twins)} twins ran to their end."
+        f"{sum(each.right for each in killed)} of {len(killed)}; "
+        f"{sum(each.right for each in twins)} of {len(twins)} twins ran to their end."
     )
 
 

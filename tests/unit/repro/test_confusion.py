@@ -48,10 +48,12 @@ def test_a_wrong_name_that_is_only_possible_misleads_nobody():
 
 def test_a_twin_counts_for_its_life_and_not_for_what_is_named_of_it():
     twin = Truth(mechanism="worker_cache", fixed=True)
-    text = table([run(None, truth=twin), run(None, truth=twin, outcome="fail")], ["worker_cache"])
+    ends = ({"status": "exit 0", "killed": 0}, {"status": "exit 0", "killed": 1}, {"status": "exit 1", "killed": 0})
+    runs = [run_of(twin, "fail", end) for end in ends]
 
-    assert cells(text, "worker_cache") == ["", "", "", "", "1/2"]
-    assert "0 runs and 2 of fixed twins" in text
+    assert [each.right for each in runs] == [True, False, False]
+    assert cells(table(runs, ["worker_cache"]), "worker_cache") == ["", "", "", "", "1/3"]
+    assert "0 runs and 3 of fixed twins" in table(runs, ["worker_cache"])
 
 
 def test_what_could_not_be_played_is_not_counted():
