@@ -3,7 +3,8 @@
 
 import pytest
 
-from tracer.repro import interpreters
+from tracer.job.cgroup import Hierarchy
+from tracer.repro import interpreters, needs
 
 
 @pytest.fixture
@@ -44,3 +45,12 @@ def test_what_cannot_be_run_does_not_have_it(pythons, tmp_path):
     broken.chmod(0o755)
 
     assert pythons(own=1) is None
+
+
+def test_what_needs_pytorch_is_not_played_without_and_the_reason_says_what_to_do(monkeypatch):
+    machine = needs.Machine(Hierarchy(2, "/", "/", "/"))
+    monkeypatch.setattr(needs, "torch_python", lambda: None)
+    assert "scripts/setup --torch" in needs.missing(("torch",), machine)
+
+    monkeypatch.setattr(needs, "torch_python", lambda: "/usr/bin/python3")
+    assert needs.missing(("torch",), machine) is None
