@@ -89,6 +89,12 @@ def outer_names(events: Sequence[AnyEvent]) -> dict[str, str]:
     return {name: f"outer{level}".ljust(len(name), "-")[: len(name)] for level, name in enumerate(outer.split("/")[1:])}
 
 
+def own_cgroup(events: Sequence[AnyEvent]) -> str:
+    """Path of the run's own, as far as it is its alone; empty: it never ran."""
+    _, prefix, rest = ground_in(events, None).base.partition(_PREFIX)
+    return prefix + rest
+
+
 def _renamed(value: Any, names: Mapping[str, str]) -> Any:
     if isinstance(value, str):
         return renamed(value, names)

@@ -69,6 +69,8 @@ def test_cgroups_round_a_run_get_names_of_the_same_length():
     cgroup = "/pods/0123456789ab/oomtrace-run-repro-1f/job"
     started = JobStarted(ts_ns=1, source="job", tgid=1, start_ns=2, cgroup=cgroup)
 
+    assert corpus.own_cgroup([started]) == "/oomtrace-run-repro-1f"
+    assert corpus.own_cgroup([]) == ""
     assert corpus.outer_names([started]) == {"pods": "oute", "0123456789ab": "outer1------"}
     assert corpus.outer_names([msgspec.structs.replace(started, cgroup="/oomtrace-run-repro-1f")]) == {}
 

@@ -53,6 +53,10 @@ def test_the_kernels_report_has_the_memory_of_the_cgroup_and_of_each_task(run):
     assert "Killed process" in report
 
 
+def test_where_nothing_was_killed_there_is_no_report():
+    assert [run.name for run in ALL if run not in KILLED and run.report() is not None] == []
+
+
 def test_nothing_names_the_machine_that_it_was_made_on():
     for run in ALL:
         text = repr(run.events()) + (run.report() or "")
