@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Witnesses that count kills which nobody saw: each speaks only of this job, and only where nothing explains it."""
 
+import msgspec
 import pytest
 
 from tests.unit.verdict.scenes import DYING_STACK, LAUNCHER, RANK, WORKERS, Scene, changed
@@ -153,6 +154,16 @@ def test_a_log_line_of_a_stranger_is_told_where_its_mark_would_have_been_seen() 
 
     assert 1 == len(doubts(watched))
     assert () == doubts(unwatched)
+
+
+def test_a_log_line_that_was_read_before_the_job_began_is_of_a_kill_before_it() -> None:
+    scene = begun()
+    scene.log_kill(4242)
+    *others, line = scene.events
+    place = next(n for n, event in enumerate(others) if isinstance(event, JobStarted))
+    read_before = [*others[:place], line, *others[place:]]
+
+    assert () == doubts([msgspec.structs.replace(e, seq=n) for n, e in enumerate(read_before)])
 
 
 def test_a_part_of_a_mark_is_told_where_the_mark_is_missing() -> None:
