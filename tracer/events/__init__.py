@@ -89,6 +89,7 @@ from tracer.events.run import (
     TracerCost,
     TracerPlaced,
 )
+from tracer.events.text import Passage, ReportedLine, Text
 from tracer.events.training import TrainingLine
 from tracer.wire import Layout
 
@@ -233,6 +234,7 @@ __all__ = [
     "OomLevel",
     "OomMark",
     "OomStack",
+    "Passage",
     "PidsOfProc",
     "PressureSample",
     "Printed",
@@ -246,12 +248,14 @@ __all__ = [
     "ProcessSample",
     "ProcessSeen",
     "ReclaimSample",
+    "ReportedLine",
     "SaidBy",
     "SeenProgram",
     "SenderSeen",
     "SignalInfo",
     "SignalSent",
     "Source",
+    "Text",
     "TmpfsFill",
     "TmpfsSample",
     "TracerCost",

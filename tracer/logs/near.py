@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Of a text in chunks: the lines that may say why a job ended, and those just before. All else is only counted.
+
+A chunk is searched for a few fragments that every wording of `tracer.logs.training` and `tracer.logs.reports` has.
+"""
+
+from collections.abc import Iterator
+
+LINE_BYTES = 4096
+"""Of a line no more is looked at."""
+BEFORE = 30
+AFTER = 3
+_BEFORE_BYTES = 1 << 14
+
+NEEDLES = (
+    b"illed", b"illing ", b"emor", b"EMORY", b"OOM", b"oom", b"xit", b"ignal", b"SIG", b"nexpected", b"Traceback",
+    b"rror:", b"xception:", b"rror: ", b"/dev/shm", b"fallocate", b"nable to", b"alloc", b"ALLOC", b"Detected ",
+    b"NCCL", b"ccl", b"by peer", b"gloo", b"ailures", b"CANCELLED", b"erminated", b"local_rank", b"Too many open",
+    b"died", b"segfault", b"ancdata", b"DataLoader", b"traps: ", b"TERM_MEM", b" code", b"turncode", b"vValue", b"Bytes f",
+    b"Root Cause",
+)  # fmt: skip
+
+
+class NearLines:
+    """One text. `open_block` says that lines without a sign may go on with what an earlier one began."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        """Of lines that were given or passed over."""
+        self._pending = b""
+        self._tail: list[tuple[int, bytes]] = []
+        self._after = 0
+
+    def hold(self) -> None:
+        """The next line is wanted, whatever it says."""
+        self._after = max(self._after, 1)
+
+    def feed(self, chunk: bytes) -> Iterator[tuple[int, bytes]]:
+        """Lines that end in this chunk: number from 1, and bytes without the end."""
+        end = chunk.rfind(b"\n") + 1
+        if not end:
+            self._keep(chunk)
+            return
+        data = self._pending + chunk[:end] if self._pending else chunk[:end]
+        self._pending = b""
+        self._keep(chunk[end:])
+        yield from self._lines(data)
+
+    def end(self) -> Iterator[tuple[int, bytes]]:
+        """The last line, which has no end."""
+        data, self._pending = self._pending, b""
+        if data:
+            yield from self._lines(data + b"\n")
+
+    def _keep(self, part: bytes) -> None:
+        room = LINE_BYTES - len(self._pending)
+        if room > 0:
+            self._pending += part[:room]
+
+    def _lines(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        next_of = dict.fromkeys(NEEDLES, -1)
+        at, size = 0, len(data)
+        nearest = -1
+        while at < size:
+            if nearest < at:
+                nearest = size
+                for needle, place in next_of.items():
+                    if place < at:
+                        place = data.find(needle, at)
+                        next_of[needle] = place = size if place < 0 else place
+                    nearest = min(nearest, place)
+            if self._after <= 0:
+                start = data.rfind(b"\n", at, nearest) + 1 or at
+                if nearest >= size:
+                    start = size
+                self._pass_over(data, at, start)
+                at = start
+                if at >= size:
+                    break
+            end = data.find(b"\n", at)
+            if nearest <= end:
+                yield from self._tail
+                self._after = AFTER + 1
+            self._tail.clear()
+            self.number += 1
+            self._after -= 1
+            yield self.number, data[at : min(end, at + LINE_BYTES)]
+            at = end + 1
+
+    def _pass_over(self, data: bytes, at: int, end: int) -> None:
+        if end <= at:
+            return
+        self.number += data.count(b"\n", at, end)
+        lines: list[tuple[int, bytes]] = []
+        stop, number = end - 1, self.number
+        while len(lines) < BEFORE and stop > at and end - stop < _BEFORE_BYTES:
+            start = data.rfind(b"\n", at, stop) + 1 or at
+            lines.append((number, data[start : min(stop, start + LINE_BYTES)]))
+            stop, number = start - 1, number - 1
+        self._tail = [*self._tail, *reversed(lines)][-BEFORE:]

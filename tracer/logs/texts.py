@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A text of any kind, in chunks of bytes: what it says of a death, each passage with its place. Pure, bounded."""
+
+import re
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from tracer.events import Kind, LogEvent, Passage, ReportedLine, Text, TrainingLine
+from tracer.logs import reports
+from tracer.logs.kernel.reader import KernelLogReader
+from tracer.logs.near import NearLines
+from tracer.logs.prefixes import Line, WallTime, split
+from tracer.logs.training import TrainingReader
+
+MOST_OF_A_KIND = 200
+"""Lines of one kind that are kept of one text: the first ones, and the last."""
+_MOST_KERNEL = 20_000
+_KEPT_LAST = 50
+
+_HINTS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
+    ("kubernetes", re.compile(rb"kube(?:pods|let|ctl)|OOMKilled|\bpod/|io\.kubernetes|CrashLoopBackOff")),
+    ("slurm", re.compile(rb"\bslurm|\bsrun: |SLURM_|\bStepId=")),
+    ("docker", re.compile(rb"\bdocker[d:-]|/docker/|OOMKilled\"")),
+    ("ray", re.compile(rb"\braylet\b|\(raylet|ray\.exceptions")),
+)
+_GLOG = re.compile(
+    r"(?:\[rank\d{1,6}\]:\s?)?[EWIFVD](?P<month>\d\d)(?P<day>\d\d) (?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)\.(?P<fraction>\d{1,9})"
+)
+_ANYWHERE = re.compile(
+    r"(?P<year>20\d\d)[-/](?P<month>\d\d)[-/](?P<day>\d\d)[T _](?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)"
+    r"(?:[.,](?P<fraction>\d{1,9}))?(?P<zone>Z|[+-]\d\d:?\d\d)?"
+)
+_LOOKED_FOR_TIME = 120
+
+
+class TextReader:
+    """One text.
+
+    Args:
+        file: its place among the texts.
+        name: what it is called.
+        kind: what it was given as. In a training log nothing is a record of the kernel, whatever it looks like.
+    """
+
+    def __init__(self, file: int, name: str, kind: Kind) -> None:
+        self._file, self._name, self._kind = file, name, kind
+        self._near = NearLines()
+        self._kernel = KernelLogReader()
+        self._training = TrainingReader("both")
+        self._counts: dict[str, int] = {}
+        self._last: dict[str, list[Passage]] = {}
+        self._left_out = 0
+        self._boot_clock = False
+        self._hints: set[str] = set()
+        self._progress: Passage | None = None
+        self._time: Line | None = None
+
+    def feed(self, chunk: bytes) -> list[Passage]:
+        """What is known now."""
+        for name, pattern in _HINTS:
+            if name not in self._hints and pattern.search(chunk):
+                self._hints.add(name)
+        return [*self._of_kernel(self._kernel.feed(chunk)), *self._of_lines(self._near.feed(chunk))]
+
+    def end(self) -> list[Passage]:
+        """Nothing more will come."""
+        passages = [*self._of_kernel(self._kernel.end()), *self._of_lines(self._near.end())]
+        for line in self._training.end():
+            passages += self._keep(line, Line("", number=self._near.number))
+        for kept in self._last.values():
+            passages += kept
+            self._left_out -= len(kept)
+        return passages
+
+    @property
+    def text(self) -> Text:
+        """What is known of the whole."""
+        return Text(
+            name=self._name,
+            kind=self._kind,
+            lines=self._near.number,
+            boot_clock=self._boot_clock,
+            hints=frozenset(self._hints),
+            left_out=self._left_out,
+        )
+
+    def _of_kernel(self, events: Iterable[LogEvent]) -> Iterator[Passage]:
+        for event in events:
+            count = self._counts["kernel"] = self._counts.get("kernel", 0) + 1
+            if count > _MOST_KERNEL:
+                self._left_out += 1
+                continue
+            wall_ns, zone, year = _moment(_wall_of(event.wall))
+            yield Passage(
+                event=event,
+                file=self._file,
+                line=event.log_line or 0,
+                column=event.log_column or 1,
+                wall=event.wall,
+                wall_ns=wall_ns,
+                zone_known=zone,
+                year_known=year,
+                host=event.host,
+            )
+
+    def _of_lines(self, lines: Iterable[tuple[int, bytes]]) -> Iterator[Passage]:
+        for number, raw in lines:
+            # A carriage return ends what a progress bar drew over and over: the last of it counts.
+            shown = raw.rstrip(b"\r").rpartition(b"\r")[2] if b"\r" in raw else raw
+            line = split(shown.decode("utf-8", "backslashreplace").replace("\0", ""), number)
+            if "dmesg-T" in line.forms:
+                self._boot_clock = True
+            if line.wall is None:
+                line.wall = _other_time(line.text)
+            if line.wall is not None:
+                self._time = line
+            reported = reports.parse(line.text)
+            if reported is not None:
+                yield from self._keep(reported, line)
+                continue
+            if line.said_by == "name" or line.usec is not None:
+                continue  # the kernel's: never the job's own
+            whole = line.forms in ([], ["quoted"])
+            body = shown if whole else line.text.encode("utf-8", "surrogateescape")
+            for told in self._training.feed(body + b"\n", 0):
+                yield from self._keep(told, line)
+
+    def _keep(self, event: ReportedLine | TrainingLine, line: Line) -> Iterator[Passage]:
+        when = line if line.wall is not None else self._time
+        wall = when.wall if when is not None else None
+        if line.wall is None and when is not None and line.number - when.number > BEFORE_TIME:
+            wall = None
+        wall_ns, zone, year = _moment(wall)
+        passage = Passage(
+            event=event,
+            file=self._file,
+            line=line.number,
+            column=line.column,
+            wall=None if wall is None else str(wall),
+            wall_ns=wall_ns,
+            zone_known=zone,
+            year_known=year,
+            host=line.host,
+        )
+        if event.about == "progress":
+            self._progress = passage
+            return
+        if self._progress is not None:
+            yield self._progress
+            self._progress = None
+        count = self._counts[event.about] = self._counts.get(event.about, 0) + 1
+        if count <= MOST_OF_A_KIND:
+            yield passage
+            return
+        last = self._last.setdefault(event.about, [])
+        last.append(passage)
+        self._left_out += 1
+        if len(last) > _KEPT_LAST:
+            last.pop(0)
+
+
+BEFORE_TIME = 40
+"""So many lines may stand between a time and a line without one, for that to be of about that time."""
+
+
+def _moment(wall: WallTime | None) -> tuple[int | None, bool, bool]:
+    if wall is None:
+        return None, False, False
+    return wall.utc_ns(year=2000), wall.offset_minutes is not None, wall.year is not None
+
+
+_WRITTEN = re.compile(
+    r"(?:(?P<year>\d{4})|-)-(?P<month>\d\d)-(?P<day>\d\d)T(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)"
+    r"(?:\.(?P<fraction>\d{1,9}))?(?P<zone>[+-]\d\d:\d\d)?"
+)
+
+
+def _wall_of(text: str | None) -> WallTime | None:
+    match = _WRITTEN.fullmatch(text) if text else None
+    return _time_of(match)
+
+
+def _other_time(text: str) -> WallTime | None:
+    """Of a line of glog or of Python's logging, or a report's own: with a time that is no prefix of a known format."""
+    match = _GLOG.match(text) or _ANYWHERE.search(text, 0, _LOOKED_FOR_TIME)
+    return _time_of(match)
+
+
+def _time_of(match: re.Match[str] | None) -> WallTime | None:
+    if match is None:
+        return None
+    parts = match.groupdict()
+    month, day, hour, minute, second = (int(parts[name]) for name in ("month", "day", "hour", "minute", "second"))
+    if not (1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60 and second <= 60):
+        return None
+    fraction = int(((parts.get("fraction") or "") + "0" * 9)[:9])
+    year, zone = parts.get("year"), parts.get("zone")
+    offset = None
+    if zone:
+        offset = 0 if zone == "Z" else (int(zone[1:3]) * 60 + int(zone[-2:])) * (-1 if zone[0] == "-" else 1)
+    return WallTime(month, day, hour, minute, second, fraction, int(year) if year else None, offset)
+
+
+def numbered(passages: Iterable[Passage]) -> list[Passage]:
+    """In the order of their places, each event with a number by which it can be cited."""
+    ordered = sorted(passages, key=lambda passage: (passage.file, passage.line))
+    return [
+        msgspec.structs.replace(passage, event=msgspec.structs.replace(passage.event, seq=seq))
+        for seq, passage in enumerate(ordered)
+    ]
