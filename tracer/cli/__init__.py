@@ -10,32 +10,12 @@ import os
 import sys
 from collections.abc import Sequence
 
-from tracer.cli.attach import AttachCommand
 from tracer.cli.codes import INTERRUPTED, exit_code_of
 from tracer.cli.command import Command
 from tracer.cli.console import say, write
-from tracer.cli.doctor import DoctorCommand
-from tracer.cli.helping import CompletionCommand, HelpCommand, ManCommand
 from tracer.cli.parser import Program
-from tracer.cli.report import ReportCommand
-from tracer.cli.repro import ReproCommand
-from tracer.cli.run import RunCommand
-from tracer.cli.selftest import SelftestCommand
-from tracer.cli.stop import StopCommand
 from tracer.errors import OomtraceError
 
-COMMANDS: tuple[Command, ...] = (
-    RunCommand(),
-    AttachCommand(),
-    StopCommand(),
-    ReportCommand(),
-    DoctorCommand(),
-    SelftestCommand(),
-    ReproCommand(),
-    HelpCommand(),
-    CompletionCommand(),
-    ManCommand(),
-)
 _BROKEN_PIPE = 128 + 13
 
 
@@ -43,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
     _occupy_standard_descriptors()
     words = list(sys.argv[1:] if argv is None else argv)
-    program = Program(COMMANDS)
+    program = Program(_commands(words))
     try:
         code = _run(program, words)
         if sys.stdout is not None:
@@ -59,6 +39,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _told(f"output: {error.strerror or error}", 3)
         _discard_output()
     return code
+
+
+def __getattr__(name: str) -> tuple[Command, ...]:
+    if name != "COMMANDS":
+        raise AttributeError(name)
+    return _commands([])
+
+
+def _commands(words: Sequence[str]) -> tuple[Command, ...]:
+    # `explain` answers at once: what others import takes longer than all that it does.
+    if words[:1] == ["explain"]:
+        from tracer.cli.explain import ExplainCommand
+
+        return (ExplainCommand(),)
+    from tracer.cli.commands import COMMANDS
+
+    return COMMANDS
 
 
 def _run(program: Program, words: list[str]) -> int:

@@ -9,8 +9,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TextIO
 
-from tracer.sources.masking import mask_arguments
-
 
 @dataclass(frozen=True)
 class Look:
@@ -69,6 +67,8 @@ def shown(text: str) -> str:
 
 def command_line(words: Iterable[str]) -> str:
     """A command to type, of the caller's own words: it may end up in a log, so what looks like a secret is masked."""
+    from tracer.sources.masking import mask_arguments
+
     return shlex.join(mask_arguments(words))
 
 
