@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import BinaryIO, NamedTuple, Protocol
 
 from tracer.errors import InputError, PermissionDenied, UsageError
-from tracer.events import Kind
+from tracer.events import TextKind
 
 CHUNK_BYTES = 1 << 20
 MOST_BYTES = 1 << 40
@@ -33,7 +33,7 @@ class Given(NamedTuple):
 
     path: str
     """`-` for standard input; the clipboard has none."""
-    kind: Kind
+    kind: TextKind
     name: str
     content: bytes | None = None
 

@@ -89,7 +89,7 @@ from tracer.events.run import (
     TracerCost,
     TracerPlaced,
 )
-from tracer.events.text import Passage, ReportedLine, Text
+from tracer.events.text import Passage, ReportedLine, Text, TextKind
 from tracer.events.training import TrainingLine
 from tracer.wire import Layout
 
@@ -256,6 +256,7 @@ __all__ = [
     "SignalSent",
     "Source",
     "Text",
+    "TextKind",
     "TmpfsFill",
     "TmpfsSample",
     "TracerCost",

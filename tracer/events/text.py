@@ -9,7 +9,7 @@ from tracer.events.base import Event
 from tracer.events.log import LogEvent
 from tracer.events.training import TrainingLine
 
-Kind = Literal["kernel", "training", "mixed"]
+TextKind = Literal["kernel", "training", "mixed"]
 """What a text was given as; mixed: it has to tell by itself."""
 
 
@@ -55,7 +55,7 @@ class Text(msgspec.Struct, frozen=True, kw_only=True):
     """One file, or what came by standard input."""
 
     name: str
-    kind: Kind
+    kind: TextKind
     lines: int = 0
     boot_clock: bool = False
     """It has times of `dmesg -T`, which drift from the true ones, most after the machine slept."""

@@ -16,8 +16,8 @@ NEEDLES = (
     b"illed", b"illing ", b"emor", b"EMORY", b"OOM", b"oom", b"xit", b"ignal", b"SIG", b"nexpected", b"Traceback",
     b"rror:", b"xception:", b"rror: ", b"/dev/shm", b"fallocate", b"nable to", b"alloc", b"ALLOC", b"Detected ",
     b"NCCL", b"ccl", b"by peer", b"gloo", b"ailures", b"CANCELLED", b"erminated", b"local_rank", b"Too many open",
-    b"died", b"segfault", b"ancdata", b"DataLoader", b"traps: ", b"TERM_MEM", b" code", b"turncode", b"vValue", b"Bytes f",
-    b"Root Cause",
+    b"died", b"segfault", b"ancdata", b"DataLoader", b"traps: ", b"TERM_MEM", b" code", b"turncode", b"vValue",
+    b"Bytes f", b"Root Cause",
 )  # fmt: skip
 
 
@@ -63,12 +63,11 @@ class NearLines:
         nearest = -1
         while at < size:
             if nearest < at:
-                nearest = size
-                for needle, place in next_of.items():
-                    if place < at:
+                for needle in NEEDLES:
+                    if next_of[needle] < at:
                         place = data.find(needle, at)
-                        next_of[needle] = place = size if place < 0 else place
-                    nearest = min(nearest, place)
+                        next_of[needle] = size if place < 0 else place
+                nearest = min(next_of.values())
             if self._after <= 0:
                 start = data.rfind(b"\n", at, nearest) + 1 or at
                 if nearest >= size:

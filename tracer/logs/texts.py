@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from tracer.events import Kind, LogEvent, Passage, ReportedLine, Text, TrainingLine
+from tracer.events import LogEvent, Passage, ReportedLine, Text, TextKind, TrainingLine
 from tracer.logs import reports
 from tracer.logs.kernel.reader import KernelLogReader
 from tracer.logs.near import NearLines
@@ -19,13 +19,15 @@ _MOST_KERNEL = 20_000
 _KEPT_LAST = 50
 
 _HINTS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
-    ("kubernetes", re.compile(rb"kube(?:pods|let|ctl)|OOMKilled|\bpod/|io\.kubernetes|CrashLoopBackOff")),
+    ("kubernetes", re.compile(rb"kube(?:pods|let|ctl)|\bpod/|io\.kubernetes|CrashLoopBackOff|Last State:|eason\"?: {0,20}\"?OOMKilled")),
     ("slurm", re.compile(rb"\bslurm|\bsrun: |SLURM_|\bStepId=")),
     ("docker", re.compile(rb"\bdocker[d:-]|/docker/|OOMKilled\"")),
     ("ray", re.compile(rb"\braylet\b|\(raylet|ray\.exceptions")),
 )
+_HINT_BYTES = 64
 _GLOG = re.compile(
-    r"(?:\[rank\d{1,6}\]:\s?)?[EWIFVD](?P<month>\d\d)(?P<day>\d\d) (?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)\.(?P<fraction>\d{1,9})"
+    r"(?:\[rank\d{1,6}\]:\s?)?[EWIFVD]"
+    r"(?P<month>\d\d)(?P<day>\d\d) (?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)\.(?P<fraction>\d{1,9})"
 )
 _ANYWHERE = re.compile(
     r"(?P<year>20\d\d)[-/](?P<month>\d\d)[-/](?P<day>\d\d)[T _](?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)"
@@ -43,7 +45,7 @@ class TextReader:
         kind: what it was given as. In a training log nothing is a record of the kernel, whatever it looks like.
     """
 
-    def __init__(self, file: int, name: str, kind: Kind) -> None:
+    def __init__(self, file: int, name: str, kind: TextKind) -> None:
         self._file, self._name, self._kind = file, name, kind
         self._near = NearLines()
         self._kernel = KernelLogReader()
@@ -53,13 +55,16 @@ class TextReader:
         self._left_out = 0
         self._boot_clock = False
         self._hints: set[str] = set()
+        self._before = b""
         self._progress: Passage | None = None
         self._time: Line | None = None
 
     def feed(self, chunk: bytes) -> list[Passage]:
         """What is known now."""
+        seen = self._before + chunk if self._before else chunk
+        self._before = seen[-_HINT_BYTES:]
         for name, pattern in _HINTS:
-            if name not in self._hints and pattern.search(chunk):
+            if name not in self._hints and pattern.search(seen):
                 self._hints.add(name)
         return [*self._of_kernel(self._kernel.feed(chunk)), *self._of_lines(self._near.feed(chunk))]
 

@@ -64,8 +64,9 @@ def render_editor(verdict: TextVerdict) -> str:
     for one in places:
         if one is chief:
             rows.append(_row(one, "error", f"{incident.headline} [{incident.cause}, {incident.strength}]"))
-            for remedy in incident.remedies[:1]:
-                rows.append(_row(one, "info", f"{remedy.do}{f' Check: {remedy.verify}' if remedy.verify else ''}"))
+            first = next(iter(incident.remedies), None)
+            if first is not None:
+                rows.append(_row(one, "info", f"{first.do}{f' Check: {first.verify}' if first.verify else ''}"))
         else:
             rows.append(_row(one, _SEVERITIES[one.part], _PART_WORDS[one.part] + one.says))
     if chief is None:
@@ -200,7 +201,10 @@ class _Page:
         self.hang(label, text, _LABEL)
 
     def hang(self, lead: str, text: str, indent: int) -> None:
-        indent = min(indent, self.width // 2)
+        if indent > self.width // 2:  # there is no room beside it
+            self._rows.append(f"  {lead.rstrip()}")
+            self._rows += [f"      {row}" for row in self._wrapped(text, self.width - 6)]
+            return
         for number, row in enumerate(self._wrapped(text, self.width - 2 - indent)):
             self._rows.append("  " + (f"{lead:<{indent}}" if number == 0 else " " * indent) + row)
 

@@ -37,6 +37,12 @@ RULES: tuple[Rule, ...] = (
         "docker",
     ),
     rule("OOMKilled", r'"OOMKilled":\s?true', "container_oom", "docker"),
+    rule(
+        "OOMKilled",
+        r'"OOMKilled":\s?false[^\n]{0,200}?"ExitCode":\s?(?P<exit_code>13[479]|143)\b',
+        "exit_137",
+        "docker",
+    ),
     rule("OOMKilled", r'"OOMKilled":\s?false', "not_oom_killed", "docker"),
     rule(
         "segfault at ",

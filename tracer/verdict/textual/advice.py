@@ -132,4 +132,4 @@ def _settling(hints: Collection[str], named: str, job: str | None) -> Iterable[R
         do="See whether its cgroup has counted an OOM kill (oom_kill above 0).",
         verify="cat /sys/fs/cgroup$(cut -d: -f3 /proc/self/cgroup | tail -1)/memory.events",
     )
-    yield Remedy(do="Next time, watched, it is proved.", verify=WATCH)
+    yield Remedy(do="Watch the next run: then the kernel itself tells, and no log is needed.", verify=WATCH)

@@ -81,6 +81,18 @@ class Own:
                 return some[0]
         return None
 
+    def rank_of(self, line: TrainingLine) -> int | None:
+        """Of the process that a line is about, where another line tells it."""
+        if line.rank is not None:
+            return line.rank
+        for passage in self.lines:
+            other = passage.event
+            assert isinstance(other, TrainingLine)
+            same = set(line.pids) & set(other.pids)
+            if other.rank is not None and other.about == "failure_report" and same:
+                return other.rank
+        return None
+
     def claims(self, signal: int = _SIGKILL) -> list[tuple[int, Passage, TrainingLine]]:
         """Pids that it says were ended by a signal, or vanished, each with the line that does."""
         found = []

@@ -7,7 +7,7 @@ from tracer.attribution.cgroup_paths import place_of
 from tracer.attribution.places import Place, describe_itself
 from tracer.events import Passage, Text
 from tracer.units import format_bytes, format_limit, format_utc
-from tracer.verdict.model import Cause, Incident, Level, Limit, Link, Process, Role, Strength
+from tracer.verdict.model import Cause, Incident, Level, Limit, Link, Process, Role, Status, Strength
 from tracer.verdict.textual import advice
 from tracer.verdict.textual.deaths import Own
 from tracer.verdict.textual.join import Tie
@@ -48,9 +48,9 @@ def incident(report: Report, tie: Tie, own: Own, texts: Sequence[Text]) -> Incid
     """With links 1 and 2 from the kernel's words, 3 and 4 from the job's, and 5 not observed."""
     cause, limit = report.cause, _limit(report)
     sure = strength_of(report, tie)
-    victims = tuple(_process(report, victim, tie) for victim in report.victims[:_MOST_VICTIMS])
+    victims = tuple(_process(report, victim, tie, own) for victim in report.victims[:_MOST_VICTIMS])
     first = tie.victim if tie.victim in report.victims else report.victims[0]
-    victim = _process(report, first, tie)
+    victim = _process(report, first, tie, own)
     hints = frozenset(hint for text in texts for hint in text.hints)
     word = {"likely": "Probably killed"}.get(sure, "Perhaps killed")
     return Incident(
@@ -89,7 +89,7 @@ def place_in(passage: Passage, texts: Sequence[Text]) -> str:
     return f"{texts[passage.file].name}, line {passage.line}"
 
 
-def _process(report: Report, victim: Victim, tie: Tie) -> Process:
+def _process(report: Report, victim: Victim, tie: Tie, own: Own) -> Process:
     claimed = tie.line if tie.victim is victim else None
     role, known_by = role_of(victim.comm, _ROLE_OF_LINE.get(claimed.about) if claimed is not None else None)
     kill = victim.kill
@@ -101,7 +101,7 @@ def _process(report: Report, victim: Victim, tie: Tie) -> Process:
         comm=victim.comm,
         role=role,
         role_known_by=known_by,
-        rank=claimed.rank if claimed is not None else None,
+        rank=own.rank_of(claimed) if claimed is not None else None,
         local_rank=claimed.local_rank if claimed is not None else None,
         worker=claimed.worker if claimed is not None else None,
         rss_anon_bytes=kill.anon_rss_bytes if kill is not None else None,
@@ -173,7 +173,7 @@ def _summary(report: Report, victim: Process, limit: Limit) -> str:
 
 def _killed(report: Report, victim: Victim, texts: Sequence[Text]) -> Link:
     where = place_in(victim.passage, texts)
-    status = "present"
+    status: Status = "present"
     if victim.kill is not None:
         statement = f"the kernel's log says so ({where})"
     elif victim.row is not None:
@@ -228,11 +228,11 @@ def _ran_out(report: Report, limit: Limit) -> Link:
 def _yours(tie: Tie, texts: Sequence[Text]) -> Link:
     where = f" ({place_in(tie.passage, texts)})" if tie.passage is not None else ""
     evidence = (tie.passage.event.seq,) if tie.passage is not None else ()
-    status = {"pid": "present", "cgroup": "present", "time": "present"}.get(tie.kind, "not_observed")
+    status: Status = "present" if tie.kind in {"pid", "cgroup", "time"} else "not_observed"
     return Link(
         link=3,
         name="it is yours",
-        status=status,  # type: ignore[arg-type]
+        status=status,
         statement=tie.statement + where,
         evidence=evidence,
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From passages to a verdict: what the kernel's log, services and the job's own log tell, weighed against each other."""
+"""From passages to a verdict: what the kernel's log, services and the job's own log tell, weighed."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -51,7 +51,7 @@ def explain(passages: Sequence[Passage], texts: Sequence[Text]) -> TextVerdict:
     first = own.first
     incidents = (_whole(primary, own, texts), *(one.incident for one in _distinct(candidates)))
     caveats = [*_caveats(primary, own, texts), *_alike(alike, texts)]
-    started = _initiating(primary, first)
+    started = _initiating(primary, own)
     return TextVerdict(
         primary=0,
         incidents=incidents[:MOST_INCIDENTS],
@@ -98,7 +98,7 @@ def _of_kernel(
         rank: float = {"pid": 0, "cgroup": 0.5, "time": 1, "alone": 2, "name": 5, "none": _NOT_OURS}[found.kind]
         if found.kind == "alone":
             rank += 0 if report in last else 0.5
-            if not may_train(report.victims[0].comm):
+            if not any(may_train(victim.comm) for victim in report.victims):
                 rank = _NOT_OURS if own.lines else rank + 0.25
         if found.kind == "name" and by_name > 1:
             rank = _NOT_OURS
@@ -111,7 +111,7 @@ def _last_burst(reports: Sequence[Report], ties: Sequence[Tie]) -> list[Report]:
     """Of a log of many weeks the last kills that belong together: those before were survived."""
     burst: list[Report] = []
     alone = [report for report, found in zip(reports, ties, strict=True) if found.kind == "alone"]
-    trains = [report for report in alone if may_train(report.victims[0].comm)] or alone
+    trains = [report for report in alone if any(may_train(victim.comm) for victim in report.victims)] or alone
     for report in trains:
         if burst and not _together(burst[-1], report):
             burst = []
@@ -236,11 +236,13 @@ def _alike(alike: Sequence[Passage], texts: Sequence[Text]) -> Iterable[str]:
         )
 
 
-def _initiating(primary: Candidate, first: Failure | None) -> tuple[int | None, int | None]:
+def _initiating(primary: Candidate, own: Own) -> tuple[int | None, int | None]:
     line = primary.tie.line if primary.tie is not None else None
-    for found in (line, first.line if first is not None else None):
-        if found is not None and (found.rank is not None or found.local_rank is not None):
-            return found.rank, found.local_rank
+    first = own.first.line if own.first is not None else None
+    for found in (line, first):
+        rank = own.rank_of(found) if found is not None else None
+        if found is not None and (rank is not None or found.local_rank is not None):
+            return rank, found.local_rank
     return None, None
 
 

@@ -27,6 +27,7 @@ from tracer.verdict.model import Cause, Limit
 _EXITING = re.compile(r"OOM victim (\d{1,10}) ")
 _ONE_REPORT_USEC = 120_000_000
 """A report of a machine with many tasks takes long on a slow console."""
+_ONE_SHORTAGE_USEC = 1_000_000
 _BY_CONSTRAINT: dict[str, Cause] = {
     "CONSTRAINT_MEMCG": "host_oom_cgroup",
     "CONSTRAINT_NONE": "host_oom_global",
@@ -134,7 +135,29 @@ def reports_of(passages: Iterable[Passage]) -> list[Report]:
             fold.take(passage, passage.event)
     for fold in folds.values():
         fold.close()
-    return sorted(found, key=lambda report: report.first.event.seq)
+    merged: list[Report] = []
+    for report in sorted(found, key=lambda report: report.first.event.seq):
+        if merged and _one_shortage(merged[-1], report):
+            merged[-1].victims += report.victims
+            merged[-1].passages += report.passages
+        else:
+            merged.append(report)
+    return merged
+
+
+def _one_shortage(one: Report, other: Report) -> bool:
+    """Kills at one limit within a second: memory of the first victim was still being freed."""
+    first, second = one.victims[-1].passage, other.first
+    if (first.file, first.host) != (second.file, second.host) or one.cause != other.cause:
+        return False
+    began, went_on = _usec(first), _usec(second)
+    if began is None or went_on is None or not 0 <= went_on - began <= _ONE_SHORTAGE_USEC:
+        return False
+    return one.limit().cgroup is not None and one.limit().cgroup == other.limit().cgroup
+
+
+def _usec(passage: Passage) -> int | None:
+    return passage.event.log_usec if isinstance(passage.event, LogEvent) else None
 
 
 class _Fold:

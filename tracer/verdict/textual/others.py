@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from tracer.events import Passage, ReportedLine, Text, TrainingLine
 from tracer.units import format_bytes
-from tracer.verdict.model import Cause, Incident, Link, Process, Sender, Strength
+from tracer.verdict.model import Cause, Incident, Link, Process, Remedy, Sender, Strength
 from tracer.verdict.programs import TRADES
 from tracer.verdict.textual import advice
 from tracer.verdict.textual.deaths import Failure, Own, shm_is_sure
@@ -331,5 +331,5 @@ def _rest(named: tuple[Passage, TrainingLine] | None, own: Own, texts: Sequence[
     return yours, died, not_cuda(own)
 
 
-def _kernel_log(job: str | None, hints: frozenset[str]) -> tuple[advice.Remedy, ...]:
+def _kernel_log(job: str | None, hints: frozenset[str]) -> tuple[Remedy, ...]:
     return advice.to_settle(hints, None, job)[:2]

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Logs as somebody would send them, as they lie in tests/data/explain: texts, and next to them what must be said of them.
+
+`NAME/expected.json`: how they are given (`args`), fields of the document that must be (`expect`, by path), words that
+the page must have (`says`), and what neither page nor document may say (`never`).
+"""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tracer.events import Text
+from tracer.logs.texts import TextReader, numbered
+from tracer.verdict.textual.judge import explain
+from tracer.verdict.textual.model import TextVerdict
+
+DATA = Path(__file__).parent / "data" / "explain"
+_KINDS = {"--kernel-log": "kernel", "--train-log": "training"}
+
+
+class Case(NamedTuple):
+    """One of them."""
+
+    name: str
+    about: str
+    args: list[str]
+    expect: dict[str, Any]
+    says: list[str]
+    never: list[str]
+
+    def texts(self) -> list[tuple[str, str, bytes]]:
+        """Name, kind and content of each, in the order of the command."""
+        found: list[tuple[str, str, bytes]] = []
+        kind = "mixed"
+        for word in self.args:
+            if word in _KINDS:
+                kind = _KINDS[word]
+                continue
+            found.append((word, kind, (DATA / self.name / word).read_bytes()))
+            kind = "mixed"
+        return found
+
+
+def cases() -> list[Case]:
+    """All of them, by name."""
+    return [
+        Case(path.parent.name, **json.loads(path.read_text(encoding="utf-8")))
+        for path in sorted(DATA.glob("*/expected.json"))
+    ]
+
+
+def explained(given: Iterable[tuple[str, str, bytes]], chunk: int = 1 << 20) -> TextVerdict:
+    """The verdict of some texts."""
+    passages = []
+    texts: list[Text] = []
+    for place, (name, kind, raw) in enumerate(given):
+        reader = TextReader(place, name, kind)  # type: ignore[arg-type]
+        for at in range(0, len(raw), chunk):
+            passages += reader.feed(raw[at : at + chunk])
+        passages += reader.end()
+        texts.append(reader.text)
+    return explain(numbered(passages), texts)
+
+
+def at(document: Any, path: str) -> Any:
+    """A field by its path; `None` where a part of it is not there."""
+    for part in path.split("."):
+        if isinstance(document, list):
+            document = document[int(part)] if int(part) < len(document) else None
+        elif document is not None:
+            document = document[part]
+    return document
