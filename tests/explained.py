@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logs as somebody would send them, as they lie in tests/data/explain: texts, and next to them what must be said of them.
+"""Logs as somebody would send them, in tests/data/explain: texts, and next to them what must be said of them.
 
 `NAME/expected.json`: how they are given (`args`), fields of the document that must be (`expect`, by path), words that
 the page must have (`says`), and what neither page nor document may say (`never`).

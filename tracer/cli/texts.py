@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Texts that somebody gives: files, packed ones, standard input, the clipboard. In chunks, whatever their size."""
 
+import io
 import os
 import shutil
 import stat
@@ -112,7 +113,7 @@ def _opened(given: Given) -> Iterator[BinaryIO]:
     with file:
         if stat.S_ISDIR(os.fstat(file.fileno()).st_mode):
             raise InputError("is a folder, and no text", path=given.name)
-        yield file  # type: ignore[misc]
+        yield file
 
 
 def _read(file: _Reads, given: Given) -> bytes:
@@ -128,15 +129,22 @@ def _read(file: _Reads, given: Given) -> bytes:
         raise
 
 
-class _Rest:
+class _Rest(io.BufferedIOBase):
     """A file of which the beginning was read already."""
 
     def __init__(self, first: bytes, file: BinaryIO) -> None:
         self._first, self._file = first, file
 
-    def read(self, size: int = -1, /) -> bytes:
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        size = -1 if size is None else size
         if self._first:
-            if size is None or size < 0:
+            if size < 0:
                 size = len(self._first)
             part, self._first = self._first[:size], self._first[size:]
             return part
@@ -148,15 +156,15 @@ def _unpacked(first: bytes, file: BinaryIO, given: Given) -> _Reads | None:
     if first.startswith(b"\x1f\x8b"):
         import gzip
 
-        return gzip.GzipFile(fileobj=rest)  # type: ignore[arg-type]
+        return gzip.GzipFile(fileobj=rest)
     if first.startswith(b"\xfd7zXZ\0"):
         import lzma
 
-        return lzma.LZMAFile(rest)  # type: ignore[arg-type]
+        return lzma.LZMAFile(rest)  # type: ignore[arg-type] # it reads, and no more is asked of it
     if first.startswith(b"BZh"):
         import bz2
 
-        return bz2.BZ2File(rest)  # type: ignore[arg-type]
+        return bz2.BZ2File(rest)
     if first.startswith(b"\x28\xb5\x2f\xfd"):
         return _zstd(rest, given)
     return None

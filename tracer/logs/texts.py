@@ -19,7 +19,12 @@ _MOST_KERNEL = 20_000
 _KEPT_LAST = 50
 
 _HINTS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
-    ("kubernetes", re.compile(rb"kube(?:pods|let|ctl)|\bpod/|io\.kubernetes|CrashLoopBackOff|Last State:|eason\"?: {0,20}\"?OOMKilled")),
+    (
+        "kubernetes",
+        re.compile(
+            rb"kube(?:pods|let|ctl)|\bpod/|io\.kubernetes|CrashLoopBackOff|Last State:|eason\"?: {0,20}\"?OOMKilled"
+        ),
+    ),
     ("slurm", re.compile(rb"\bslurm|\bsrun: |SLURM_|\bStepId=")),
     ("docker", re.compile(rb"\bdocker[d:-]|/docker/|OOMKilled\"")),
     ("ray", re.compile(rb"\braylet\b|\(raylet|ray\.exceptions")),

@@ -4,6 +4,7 @@
 `oomtrace explain` is to answer at once, so nothing is imported here that takes its time: no rich.
 """
 
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
@@ -18,6 +19,8 @@ _MOST_CITED = 8
 _MARKS = {"present": "✓", "absent": "✗", "not_observed": "?"}
 _MARKS_ASCII = {"present": "ok", "absent": "no", "not_observed": "?"}
 _SEVERITIES: dict[Part, str] = {"first": "error", "cause": "error", "collateral": "warning", "note": "info"}
+_LONG_ID = re.compile(r"([0-9a-f]{12})[0-9a-f]{20,}")
+_LONGEST_WORD = 44
 _SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -26,7 +29,7 @@ def render(verdict: TextVerdict, *, width: int | None = None, color: bool = Fals
     page = _Page(min(max(width or DEFAULT_WIDTH, LEAST_WIDTH), MOST_WIDTH), color=color, ascii_only=ascii_only)
     incident = verdict.incidents[verdict.primary]
     page.title(incident.headline, incident.strength)
-    page.text(incident.summary)
+    page.text(page.tame(incident.summary))
     page.blank()
     _facts(page, verdict, incident)
     _proof(page, incident.proof)
@@ -34,7 +37,7 @@ def render(verdict: TextVerdict, *, width: int | None = None, color: bool = Fals
     fallen = [one for one in verdict.cited if one.part == "collateral"]
     page.section("Consequences, not causes", _passages(fallen))
     others = [one for number, one in enumerate(verdict.incidents) if number != verdict.primary]
-    page.section("Also seen", (f"{one.summary or one.headline} ({one.strength})" for one in others))
+    page.section("Also seen", (page.tame(f"{one.summary or one.headline} ({one.strength})") for one in others))
     page.section("Caveats", dict.fromkeys((*incident.caveats, *verdict.caveats)))
     page.blank()
     for read in verdict.read:
@@ -116,13 +119,13 @@ def _facts(page: "_Page", verdict: TextVerdict, incident: Incident) -> None:
         page.fact("with it", f"{more}{f' and {left} more' if left > 0 else ''}")
     place = incident.victim.cgroup if incident.victim is not None else None
     if place is not None:
-        page.fact("ran in", place)
+        page.fact("ran in", page.tame(place))
     if incident.sender is not None and incident.sender.comm is not None:
         page.fact("by", incident.sender.comm)
     limit = incident.limit
     if limit is not None and limit.limit_bytes is not None:
-        page.fact("limit", f"{format_bytes(limit.usage_bytes)} of {format_bytes(limit.limit_bytes)}"
-                  f"{f' in {limit.cgroup}' if limit.cgroup else ''}")  # fmt: skip
+        of = f" in {limit.cgroup}" if limit.cgroup else ""
+        page.fact("limit", page.tame(f"{format_bytes(limit.usage_bytes)} of {format_bytes(limit.limit_bytes)}{of}"))
     if incident.trigger is not None and (incident.victim is None or incident.trigger.pid != incident.victim.pid):
         page.fact("trigger", f"{incident.trigger.comm}, pid {incident.trigger.pid}: it asked for memory")
     page.fact("first", verdict.first_failure or "no failure of the job's own is told of")
@@ -162,7 +165,7 @@ def _proof(page: "_Page", links: Sequence[Link]) -> None:
     names = max(len(link.name) for link in links)
     for link in links:
         lead = f"{marks[link.status]:<{room}} {link.name:<{names}}"
-        page.hang(lead, link.statement, room + names + 3)
+        page.hang(lead, page.tame(link.statement), room + names + 3)
 
 
 def _passages(found: Sequence[Cited]) -> list[str]:
@@ -188,6 +191,20 @@ class _Page:
 
     def text(self, text: str) -> None:
         self._rows += [f"  {row}" for row in self._wrapped(text, self.width - 2)]
+
+    def tame(self, text: str) -> str:
+        """With its longest words, which are paths of cgroups, cut in their middle: the document has them whole."""
+        return " ".join(self._short(word) for word in text.split(" ")) if len(text) > _LONGEST_WORD else text
+
+    def _short(self, word: str) -> str:
+        dots = "..." if self.ascii_only else "…"
+        if len(word) <= _LONGEST_WORD:
+            return word
+        word = _LONG_ID.sub(lambda match: match[1] + dots, word)
+        if len(word) <= _LONGEST_WORD:
+            return word
+        last = word.rpartition("/")[2][-(_LONGEST_WORD - 14) :]
+        return f"{word[:10]}{dots}/{last}" if "/" in word else f"{word[:20]}{dots}{word[-20:]}"
 
     def blank(self) -> None:
         if self._rows and self._rows[-1]:

@@ -1,30 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """What to change, and with which command to see that it helped; and, where nothing is settled, what would settle it."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Set as AbstractSet
 
 from tracer.attribution.places import Place
 from tracer.units import format_bytes
 from tracer.verdict.model import Cause, Limit, Process, Remedy
 
+_SACCT = "sacct -j JOB -o JobID,State,MaxRSS,ReqMem"
 WATCH = "sudo oomtrace run -- COMMAND"
 _GREP = "grep -iE 'oom-kill|killed process|out of memory'"
 
 
-def remedies(cause: Cause, limit: Limit | None, place: Place | None, hints: Collection[str]) -> tuple[Remedy, ...]:
+def remedies(cause: Cause, limit: Limit | None, place: Place | None, hints: AbstractSet[str]) -> tuple[Remedy, ...]:
     """In the order in which to try them. Why memory grew is not in a log: that takes a run that is watched."""
     if cause == "host_oom_cgroup":
         return (_raise_limit(limit, place, hints), _less(limit))
     if cause in {"host_oom_global", "host_oom_unknown_scope", "host_oom_cpuset", "host_oom_mempolicy"}:
         where = {
             "host_oom_cpuset": "on the NUMA nodes of its cpuset, or allow it more of them",
-            "host_oom_mempolicy": "on the NUMA nodes of its memory policy (numactl --membind), or allow it more of them",
+            "host_oom_mempolicy": "on the NUMA nodes of its memory policy (numactl --membind), or allow it more",
         }.get(cause, "on this machine, or move a part of them to another one")
         return (Remedy(do=f"Let the processes together need less host RAM {where}.", verify=WATCH), _less(limit))
     return _OTHERS.get(cause, ())
 
 
-def _raise_limit(limit: Limit | None, place: Place | None, hints: Collection[str]) -> Remedy:
+def _raise_limit(limit: Limit | None, place: Place | None, hints: AbstractSet[str]) -> Remedy:
     above = f" above {format_bytes(limit.limit_bytes)}" if limit is not None and limit.limit_bytes else ""
     if place is not None and (place.slurm_job is not None):
         return Remedy(
@@ -32,8 +33,8 @@ def _raise_limit(limit: Limit | None, place: Place | None, hints: Collection[str
         )
     if (place is not None and place.pod_uid is not None) or "kubernetes" in hints:
         return Remedy(
-            do=f"Raise resources.limits.memory of the container{above}; memory of an emptyDir with medium Memory and of "
-            "/dev/shm counts as well.",
+            do=f"Raise resources.limits.memory of the container{above}; what lies in /dev/shm and in an emptyDir with "
+            "medium Memory counts as well.",
             verify="kubectl get pod POD -o jsonpath='{.spec.containers[*].resources.limits.memory}'",
         )
     if place is not None and place.container is not None:
@@ -52,21 +53,23 @@ def _raise_limit(limit: Limit | None, place: Place | None, hints: Collection[str
 def _less(limit: Limit | None) -> Remedy:
     bound = f" --memory-max {limit.limit_bytes // (1 << 20)}M" if limit is not None and limit.limit_bytes else ""
     return Remedy(
-        do="Or let the job need less host RAM (fewer DataLoader workers, a smaller prefetch_factor, data that is mapped "
-        "and not loaded). No GPU setting helps. Which process grew, and why, no log tells: watch a run.",
+        do="Or let the job need less host RAM (fewer DataLoader workers, a smaller prefetch_factor, data that is "
+        "mapped and not loaded). No GPU setting helps. Which process grew, and why, no log tells: watch a run.",
         verify=f"sudo oomtrace run{bound} -- COMMAND",
     )
 
 
 _OTHERS: dict[Cause, tuple[Remedy, ...]] = {
-    "operator_oom": (Remedy(do="Somebody asked for it (sysrq-f): RAM need not have run out.", verify="last -x; journalctl -b"),),
+    "operator_oom": (
+        Remedy(do="Somebody asked for it (sysrq-f): RAM need not have run out.", verify="last -x; journalctl -b"),
+    ),
     "userspace_oom_daemon": (
         Remedy(do="Let the job need less host RAM, or change the thresholds of that daemon.", verify=WATCH),
     ),
     "shm_exhausted": (
         Remedy(
-            do="Give /dev/shm more room (docker run --shm-size=..., or --ipc=host; in Kubernetes an emptyDir with medium "
-            "Memory there), or use fewer DataLoader workers and a smaller prefetch_factor.",
+            do="Give /dev/shm more room (docker run --shm-size=..., or --ipc=host; in Kubernetes an emptyDir with "
+            "medium Memory there), or use fewer DataLoader workers and a smaller prefetch_factor.",
             verify="df -h /dev/shm",
         ),
     ),
@@ -94,19 +97,19 @@ _OTHERS: dict[Cause, tuple[Remedy, ...]] = {
     "sigterm": (Remedy(do="Find who stopped the job: a time limit, a preemption, somebody's Ctrl-C.", verify=WATCH),),
     "sigkill": (Remedy(do="Look into the log of who sent it for its reason.", verify=WATCH),),
     "crash": (
-        Remedy(do="This is a crash of native code, and not for want of memory: get a core dump.", verify="coredumpctl list"),
+        Remedy(do="A crash of native code, and not for want of memory: get a core dump.", verify="coredumpctl list"),
     ),
 }  # fmt: skip
 
 
-def to_settle(hints: Collection[str], victim: Process | None, job: str | None) -> tuple[Remedy, ...]:
+def to_settle(hints: AbstractSet[str], victim: Process | None, job: str | None) -> tuple[Remedy, ...]:
     """The commands that show whether it was the kernel, chosen by what the texts are of."""
     pid = victim.pid if victim is not None else None
     named = f"; look for pid {pid}" if pid is not None and not hints & {"kubernetes", "docker"} else ""
     return tuple(_settling(hints, named, job))
 
 
-def _settling(hints: Collection[str], named: str, job: str | None) -> Iterable[Remedy]:
+def _settling(hints: AbstractSet[str], named: str, job: str | None) -> Iterable[Remedy]:
     if "kubernetes" in hints:
         yield Remedy(
             do="See how Kubernetes says that the container ended (reason OOMKilled, or an eviction).",

@@ -58,7 +58,7 @@ def incident(report: Report, tie: Tie, own: Own, texts: Sequence[Text]) -> Incid
         strength=sure,
         at=_utc(report.first),
         headline=f"{word} {_HEADLINES[cause]}",
-        summary=_summary(report, victim, limit),
+        summary=_summary(report, victim, limit) + (" Nothing ties it to the job." if tie.kind == "none" else ""),
         victim=victim,
         victims=victims,
         trigger=_trigger(report),
@@ -80,8 +80,11 @@ def strength_of(report: Report, tie: Tie) -> Strength:
     """`likely` at most; less where it is not the kill itself that was read, or only a name ties it to the job."""
     if tie.kind in {"name", "none"} and tie.line is None:
         return "possible"
-    first = report.victims[0]
-    return "likely" if first.kill is not None or (report.decision is not None and first.row is None) else "possible"
+    if report.victims[0].kill is not None:
+        return "likely"
+    # Chosen, or reaped: it may have been exiting by itself. That somebody killed it, the job's log has to say.
+    said = tie.kind == "pid" and tie.line is not None and tie.line.signal == 9
+    return "likely" if said and report.decision is not None else "possible"
 
 
 def place_in(passage: Passage, texts: Sequence[Text]) -> str:

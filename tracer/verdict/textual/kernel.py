@@ -35,6 +35,7 @@ _BY_CONSTRAINT: dict[str, Cause] = {
     "CONSTRAINT_MEMORY_POLICY": "host_oom_mempolicy",
 }
 _NEARLY = 0.98
+_REMEMBERED = 1000
 
 
 @dataclass
@@ -168,6 +169,8 @@ class _Fold:
         self._now: Report | None = None
         self._began_usec: int | None = None
         self._seen: dict[int, Victim] = {}
+        self._before: tuple[str, str, int | None, str | None] | None = None
+        self._told: dict[tuple[str, str, int | None, str | None], None] = {}
 
     def close(self) -> None:
         report, self._now = self._now, None
@@ -183,6 +186,8 @@ class _Fold:
             self._found.append(report)
 
     def take(self, passage: Passage, event: LogEvent) -> None:
+        if self._repeats(event):
+            return
         if self._is_too_late(event):
             self.close()
         if isinstance(event, LoggedKill):
@@ -196,6 +201,18 @@ class _Fold:
             self._other(passage, event)
         else:
             self._part(passage, event)
+
+    def _repeats(self, event: LogEvent) -> bool:
+        """Whether it is a record that was there already: of a log that was put together from several."""
+        told = (type(event).__name__, event.text, event.log_usec, event.wall)
+        before, self._before = self._before, told
+        if event.log_usec is None and event.wall is None:
+            return told == before
+        seen = told in self._told
+        self._told[told] = None
+        if len(self._told) > _REMEMBERED:
+            del self._told[next(iter(self._told))]
+        return seen
 
     def _is_too_late(self, event: LogEvent) -> bool:
         began = self._began_usec
@@ -225,8 +242,6 @@ class _Fold:
             or (isinstance(event, LoggedInvocation) and report.invocation is not None)
             or (isinstance(event, LoggedDecision) and report.decision is not None)
         )
-        if again and report.victims == [] and isinstance(event, LoggedDecision) and event == report.decision:
-            return
         if again:
             report = self._begin(event)
         if self._began_usec is None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ends that no record of the kernel's OOM killer tells of: by daemons, by request, by refusal, by crash, or untold."""
 
+import re
 from collections.abc import Sequence
 
 from tracer.events import Passage, ReportedLine, Text, TrainingLine
@@ -17,6 +18,7 @@ _NAMES = {
 }  # fmt: skip
 _SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
 SIGKILL, SIGTERM = 9, 15
+_SLURM_JOB = re.compile(r"/job0{0,9}([1-9][0-9]{0,9})/slurm_script")
 
 
 def by_daemon(passage: Passage, own: Own, texts: Sequence[Text]) -> Incident:
@@ -53,11 +55,11 @@ def by_daemon(passage: Passage, own: Own, texts: Sequence[Text]) -> Incident:
         ),
         signal=signal,
         proof=(
-            Link(link=1, name=f"{name} ended it", status="present", statement=f"it says so ({place_in(passage, texts)})",
-                 evidence=(line.seq,)),
+            Link(link=1, name=f"{name} ended it", status="present",
+                 statement=f"it says so ({place_in(passage, texts)})", evidence=(line.seq,)),
             *_rest(named, own, texts),
         ),
-        remedies=advice.remedies("userspace_oom_daemon", None, None, ()),
+        remedies=advice.remedies("userspace_oom_daemon", None, None, frozenset()),
         caveats=("Whether that program itself wrote this line, a text does not show.",),
     )  # fmt: skip
 
@@ -105,7 +107,7 @@ def by_report(passage: Passage, own: Own, texts: Sequence[Text]) -> Incident:
 
 
 def by_request(passage: Passage, own: Own, texts: Sequence[Text]) -> Incident:
-    """Somebody says that he ended it: a service manager, a runtime, a scheduler, or the launcher that was told to stop."""
+    """Somebody says that he ended it: a service manager, a runtime, a scheduler; or the launcher was told to stop."""
     line = passage.event
     assert isinstance(line, ReportedLine | TrainingLine)
     signal = line.signal or SIGTERM
@@ -129,13 +131,13 @@ def by_request(passage: Passage, own: Own, texts: Sequence[Text]) -> Incident:
         signal=signal,
         proof=(Link(link=1, name="it was told to end", status="present", statement=f"{told} ({where})",
                     evidence=(line.seq,)), *_rest(None, own, texts)),
-        remedies=advice.remedies(cause, None, None, ()),
+        remedies=advice.remedies(cause, None, None, frozenset()),
         caveats=("Why it was sent, the log of whoever sent it tells.",),
     )  # fmt: skip
 
 
 def by_itself(failure: Failure, own: Own, texts: Sequence[Text]) -> Incident:
-    """What the job's own log says of memory that was refused, of a crash, of an exception; or merely that it is gone."""
+    """What the job's own log says: memory that was refused, a crash, an exception; or merely that it is gone."""
     line = failure.line
     cause, strength, headline = _judged(failure, own)
     if failure.survived and strength == "likely":
@@ -147,7 +149,8 @@ def by_itself(failure: Failure, own: Own, texts: Sequence[Text]) -> Incident:
     if failure.survived:
         caveats.append("The job made progress after it: it may have been survived.")
     if cause == "inconclusive":
-        remedies = advice.to_settle(hints, victim, None)
+        job = _SLURM_JOB.search(line.text)
+        remedies = advice.to_settle(hints, victim, job[1] if job is not None else None)
         caveats.append("Killed, -9, 137 and 247 say SIGKILL: the kernel, a daemon, a scheduler or a person sends that.")
     else:
         remedies = advice.remedies(cause, None, None, hints)
@@ -221,30 +224,39 @@ def nothing(own: Own, texts: Sequence[Text]) -> Incident:
     )
 
 
+_HOWS: dict[str, tuple[Cause, Strength, str]] = {
+    "sigkill": ("inconclusive", "possible", "Killed with SIGKILL{gone}; by whom is not told"),
+    "vanished": ("inconclusive", "possible", "A process vanished{gone}; how is not told"),
+    "crash": ("crash", "likely", "Probably crashed ({signal}), not for want of memory"),
+    "shm": (
+        "shm_exhausted",
+        "likely",
+        "Probably /dev/shm was full: shared memory ran out, and nobody was killed for it",
+    ),
+    "fds": ("exited", "likely", "Probably too many open files (ulimit -n): not for want of memory"),
+    "pinned": ("pinned_host_memory", "likely", "Probably pinned host memory ran out: host RAM, not GPU memory"),
+    "host_alloc": ("host_allocation_failed", "likely", "Probably an allocation of host memory was refused"),
+    "device": ("cuda_oom", "likely", "Probably out of GPU memory, not of host RAM"),
+    "budget": ("cuda_oom", "likely", "Probably too little GPU memory was set aside"),
+    "cuda_error": ("cuda_oom", "possible", "Perhaps out of GPU memory: CUDA's words fit pinned host memory as well"),
+    "told": ("sigterm", "likely", "Probably told to stop from outside"),
+    "raised": ("exited", "likely", "Probably ended by an exception{what}, not for want of memory"),
+}
+
+
 def _judged(failure: Failure, own: Own) -> tuple[Cause, Strength, str]:
     line = failure.line
-    gone = f"pid {line.pids[0]} " if line.pids else ""
-    name = _SIGNALS.get(line.signal or 0, f"signal {line.signal}")
-    sure_shm = failure.line.about == "shm" or shm_is_sure(own.failures)
-    table: dict[str, tuple[Cause, Strength, str]] = {
-        "sigkill": ("inconclusive", "possible", f"Killed with SIGKILL{f' ({gone.strip()})' if gone else ''}; by whom is not told"),
-        "vanished": ("inconclusive", "possible", f"A process vanished{f' ({gone.strip()})' if gone else ''}; how is not told"),
-        "crash": ("crash", "likely", f"Probably crashed ({name}), not for want of memory"),
-        "shm": (
-            "shm_exhausted",
-            "likely" if sure_shm else "possible",
-            f"{'Probably' if sure_shm else 'Perhaps'} /dev/shm was full: shared memory ran out, and nobody was killed for it",
-        ),
-        "fds": ("exited", "likely", "Probably too many open files (ulimit -n): not for want of memory"),
-        "pinned": ("pinned_host_memory", "likely", "Probably pinned host memory ran out: host RAM, not GPU memory"),
-        "host_alloc": ("host_allocation_failed", "likely", "Probably an allocation of host memory was refused"),
-        "device": ("cuda_oom", "likely", "Probably out of GPU memory, not of host RAM"),
-        "budget": ("cuda_oom", "likely", "Probably too little GPU memory was set aside"),
-        "cuda_error": ("cuda_oom", "possible", "Perhaps out of GPU memory: CUDA's words fit pinned host memory as well"),
-        "told": ("sigterm", "likely", "Probably told to stop from outside"),
-        "raised": ("exited", "likely", f"Probably ended by an exception{f' ({line.what})' if line.what else ''}, not for want of memory"),
-    }  # fmt: skip
-    return table[failure.how]
+    cause, strength, headline = _HOWS[failure.how]
+    if failure.how == "shm" and line.about != "shm" and not shm_is_sure(own.failures):
+        strength, headline = "possible", headline.replace("Probably", "Perhaps")
+    told = {
+        "gone": f" (pid {line.pids[0]})" if line.pids else "",
+        "signal": _SIGNALS.get(line.signal or 0, f"signal {line.signal}"),
+        "what": f" ({line.what})" if line.what else "",
+    }
+    for name, words in told.items():
+        headline = headline.replace(f"{{{name}}}", words)
+    return cause, strength, headline
 
 
 def _said(failure: Failure) -> str:
@@ -264,8 +276,9 @@ def _said(failure: Failure) -> str:
 _WORDS = {
     "worker_killed": "killed by a signal", "worker_exited": "ended without a word", "worker_fault": "a fault",
     "worker_raised": "an exception", "rank_failed": "failed", "failure_report": "failed", "spawn_failed": "failed",
-    "exit_status": "its status", "shell_killed": "the shell says killed", "subprocess_died": "a process of a pool vanished",
-    "shm": "shared memory was refused", "device_oom": "GPU memory was refused", "device_budget": "too little was set aside",
+    "exit_status": "its status", "shell_killed": "the shell says killed",
+    "subprocess_died": "a process of a pool vanished", "shm": "shared memory was refused",
+    "device_oom": "GPU memory was refused", "device_budget": "too little was set aside",
     "cuda_error": "CUDA says out of memory", "host_alloc": "host memory was refused",
     "pinned_alloc": "pinned host memory was refused", "launcher_stopped": "the launcher was told to stop",
     "exception": "an exception ended it", "pin_thread": "the thread that pins memory failed",

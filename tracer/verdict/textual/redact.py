@@ -37,8 +37,10 @@ _PATH = re.compile(r"(?<![\w/.<{$(-])/(?:[^\s'\":,;()|\]]{1,400})")
 _OURS = (
     "/dev/shm", "/proc/meminfo", "/proc/sys/vm/overcommit_memory", "/sys/fs/cgroup", "/proc/self/cgroup",
 )  # fmt: skip
-_KEPT_AS_IS = frozenset({"comm", "cause", "strength", "status", "constraint", "schema", "source", "kind", "part", "rung",
-                         "role", "headline", "at"})  # fmt: skip
+_KEPT_AS_IS = frozenset({
+    "comm", "cause", "strength", "status", "constraint", "schema", "source", "kind", "part", "rung", "role", "headline",
+    "at",
+})  # fmt: skip
 
 
 class Redaction:
