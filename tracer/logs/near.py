@@ -17,7 +17,7 @@ NEEDLES = (
     b"rror:", b"xception:", b"rror: ", b"/dev/shm", b"fallocate", b"nable to", b"alloc", b"ALLOC", b"Detected ",
     b"NCCL", b"ccl", b"by peer", b"gloo", b"ailures", b"CANCELLED", b"erminated", b"local_rank", b"Too many open",
     b"died", b"segfault", b"ancdata", b"DataLoader", b"traps: ", b"TERM_MEM", b" code", b"turncode", b"vValue",
-    b"Bytes f", b"Root Cause",
+    b"Bytes f", b"Root Cause", b"OUT_OF",
 )  # fmt: skip
 
 

@@ -31,6 +31,7 @@ def by_daemon(passage: Passage, own: Own, texts: Sequence[Text]) -> Incident:
     cgroup = line.cgroup if isinstance(line, ReportedLine) else None
     signal = line.signal if line.signal is not None else None if by in {"slurm", "lsf", "kubelet"} else SIGKILL
     named = _named(pid, own)
+    victim = _victim(pid, comm, named, cgroup)
     whom = (
         f"{comm} (pid {pid})" if pid is not None else cgroup or (getattr(line, "unit", None)) or "processes of the job"
     )
@@ -44,7 +45,8 @@ def by_daemon(passage: Passage, own: Own, texts: Sequence[Text]) -> Incident:
         strength="likely",
         headline=f"Probably ended by {name} for want of host RAM, and not by the kernel",
         summary=f"{what[0].upper()}{what[1:]} ({place_in(passage, texts)}).",
-        victim=_victim(pid, comm, named, cgroup),
+        victim=victim,
+        victims=(victim,) if victim is not None else (),
         sender=Sender(
             pid=None,
             comm=name,
@@ -69,19 +71,21 @@ def by_report(passage: Passage, own: Own, texts: Sequence[Text]) -> Incident:
     line = passage.event
     assert isinstance(line, ReportedLine)
     hints = frozenset(hint for text in texts for hint in text.hints) | ({line.by} & {"kubernetes", "slurm", "docker"})
-    cause: Cause = "host_oom_cgroup" if line.about in {"container_oom", "step_oom"} else "host_oom_unknown_scope"
+    of_a_cgroup = line.about in {"container_oom", "step_oom"} or "Memory cgroup out of memory" in line.text
+    cause: Cause = "host_oom_cgroup" if of_a_cgroup else "host_oom_unknown_scope"
     old_slurm = line.by == "slurm" and "may have been killed" in line.text
     strength: Strength = "possible" if old_slurm or (line.by == "vertex-ai") else "likely"
     what = {
         "container_oom": "a container reached its memory limit, and the kernel killed in it",
         "step_oom": "a step reached its memory limit, and the kernel killed in it",
         "unit_oom": f"the OOM killer was at work in unit {line.unit}",
-        "system_oom": "the OOM killer was at work on the node",
+        "system_oom": f"the kernel killed {line.comm} (pid {line.pid}) on its node for want of memory",
     }[line.about]
     named = _named(line.pid, own)
+    victim = _victim(line.pid, line.comm, named, None)
     where = place_in(passage, texts)
     caveats = ["Which process it was, and with how much memory, the kernel's own log tells."]
-    if line.about in {"unit_oom", "system_oom"}:
+    if not of_a_cgroup:
         caveats.append("Whose memory ran out, the machine's or a cgroup's, this line does not tell.")
     if old_slurm:
         caveats.append('This wording of Slurm counts OOM events as well that killed nobody: "may have been killed".')
@@ -92,7 +96,8 @@ def by_report(passage: Passage, own: Own, texts: Sequence[Text]) -> Incident:
         strength=strength,
         headline=f"{word} by the kernel: {scope}",
         summary=f"{line.by} says that {what} ({where}).",
-        victim=_victim(line.pid, line.comm, named, None),
+        victim=victim,
+        victims=(victim,) if victim is not None else (),
         signal=SIGKILL,
         proof=(
             Link(link=1, name="the kernel killed it", status="present", statement=f"{line.by} says so ({where})",
