@@ -3,9 +3,7 @@
 
 import io
 import os
-import shutil
 import stat
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -79,6 +77,9 @@ def from_clipboard() -> bytes:
     Raises:
         UsageError: there is no tool for it, or it gives nothing.
     """
+    import shutil
+    import subprocess
+
     for command in _CLIPBOARDS:
         if shutil.which(command[0]) is None:
             continue

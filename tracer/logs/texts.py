@@ -29,7 +29,6 @@ _HINTS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     ("docker", re.compile(rb"\bdocker[d:-]|/docker/|OOMKilled\"")),
     ("ray", re.compile(rb"\braylet\b|\(raylet|ray\.exceptions")),
 )
-_HINT_BYTES = 64
 _GLOG = re.compile(
     r"(?:\[rank\d{1,6}\]:\s?)?[EWIFVD]"
     r"(?P<month>\d\d)(?P<day>\d\d) (?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)\.(?P<fraction>\d{1,9})"
@@ -60,17 +59,11 @@ class TextReader:
         self._left_out = 0
         self._boot_clock = False
         self._hints: set[str] = set()
-        self._before = b""
         self._progress: Passage | None = None
         self._time: Line | None = None
 
     def feed(self, chunk: bytes) -> list[Passage]:
         """What is known now."""
-        seen = self._before + chunk if self._before else chunk
-        self._before = seen[-_HINT_BYTES:]
-        for name, pattern in _HINTS:
-            if name not in self._hints and pattern.search(seen):
-                self._hints.add(name)
         return [*self._of_kernel(self._kernel.feed(chunk)), *self._of_lines(self._near.feed(chunk))]
 
     def end(self) -> list[Passage]:
@@ -118,6 +111,7 @@ class TextReader:
         for number, raw in lines:
             # A carriage return ends what a progress bar drew over and over: the last of it counts.
             shown = raw.rstrip(b"\r").rpartition(b"\r")[2] if b"\r" in raw else raw
+            self._hint(shown)
             line = split(shown.decode("utf-8", "backslashreplace").replace("\0", ""), number)
             if "dmesg-T" in line.forms:
                 self._boot_clock = True
@@ -135,6 +129,11 @@ class TextReader:
             body = shown if whole else line.text.encode("utf-8", "surrogateescape")
             for told in self._training.feed(body + b"\n", 0):
                 yield from self._keep(told, line)
+
+    def _hint(self, line: bytes) -> None:
+        for name, pattern in _HINTS:
+            if name not in self._hints and pattern.search(line):
+                self._hints.add(name)
 
     def _keep(self, event: ReportedLine | TrainingLine, line: Line) -> Iterator[Passage]:
         when = line if line.wall is not None else self._time
