@@ -47,10 +47,12 @@ class NearLines:
         yield from self._lines(data)
 
     def end(self) -> Iterator[tuple[int, bytes]]:
-        """The last line, which has no end."""
+        """The last line, which has no end; and, of a log that just breaks off, those before it."""
         data, self._pending = self._pending, b""
         if data:
             yield from self._lines(data + b"\n")
+        tail, self._tail = self._tail, []
+        yield from tail
 
     def _keep(self, part: bytes) -> None:
         room = LINE_BYTES - len(self._pending)

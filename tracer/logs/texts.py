@@ -71,6 +71,8 @@ class TextReader:
         passages = [*self._of_kernel(self._kernel.end()), *self._of_lines(self._near.end())]
         for line in self._training.end():
             passages += self._keep(line, Line("", number=self._near.number))
+        if self._progress is not None:
+            passages.append(self._progress)
         for kept in self._last.values():
             passages += kept
             self._left_out -= len(kept)
@@ -125,9 +127,7 @@ class TextReader:
                 continue
             if line.said_by == "name" or line.usec is not None:
                 continue  # the kernel's: never the job's own
-            whole = line.forms in ([], ["quoted"])
-            body = shown if whole else line.text.encode("utf-8", "surrogateescape")
-            for told in self._training.feed(body + b"\n", 0):
+            for told in self._training.feed(_body(shown, line) + b"\n", 0):
                 yield from self._keep(told, line)
 
     def _hint(self, line: bytes) -> None:
@@ -167,6 +167,22 @@ class TextReader:
         self._left_out += 1
         if len(last) > _KEPT_LAST:
             last.pop(0)
+
+
+_TIME_ALONE = re.compile(rb"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?\]?:? ?")
+_OF_SYSLOG = re.compile(rb"\S{1,255} \S{1,64}\[\d{1,10}\]: ")
+
+
+def _body(shown: bytes, line: Line) -> bytes:
+    """What the job wrote: indented as it was, since that tells where a traceback ends."""
+    if line.forms in ([], ["quoted"]):
+        return shown
+    if "iso-syslog" in line.forms:
+        # `2026-11-30T17:25:59Z Epoch 3: ` reads like a host and a program; a program of syslog has its pid.
+        time = _TIME_ALONE.match(shown)
+        if time is not None and _OF_SYSLOG.match(shown, time.end()) is None:
+            return shown[time.end() :]
+    return line.text.encode("utf-8", "surrogateescape")
 
 
 BEFORE_TIME = 40

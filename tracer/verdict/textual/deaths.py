@@ -131,7 +131,16 @@ def own_of(passages: Iterable[Passage]) -> Own:
                 passage.file, 0
             )
             failures.append(Failure(how, passage, line, survived))
-    return Own(tuple(failures), tuple(collateral), lines)
+    return Own(tuple(_in_time(failures)), tuple(collateral), lines)
+
+
+def _in_time(failures: list[Failure]) -> list[Failure]:
+    """Of several logs by their times, where all have one and of one kind; else as the logs were given."""
+    places = [failure.passage for failure in failures]
+    alike = len({(place.zone_known, place.year_known) for place in places}) == 1
+    if len({place.file for place in places}) < 2 or not alike or any(place.wall_ns is None for place in places):
+        return failures
+    return sorted(failures, key=lambda failure: failure.passage.wall_ns or 0)
 
 
 def _same_rank(one: Failure, other: Failure) -> bool:

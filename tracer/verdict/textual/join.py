@@ -52,7 +52,7 @@ def tie(report: Report, own: Own, reported: Sequence[Passage], place: Place | No
 def _tie(victim: Victim, own: Own, reported: Sequence[Passage], place: Place | None, *, drifts: bool) -> Tie:
     against: list[str] = []
     if not own.lines:
-        return Tie("alone", "no log of the job itself was given", victim)
+        return Tie("alone", "no line of the job's own says whether", victim)
     by_pid = _by_pid(victim, own, place, against, drifts=drifts)
     if by_pid is not None:
         return by_pid
@@ -64,8 +64,8 @@ def _tie(victim: Victim, own: Own, reported: Sequence[Passage], place: Place | N
     by_time = _by_time(victim, own, drifts=drifts)
     if by_time is not None:
         return by_time._replace(against=tuple(against))
-    if _is_silent(own) and not against:
-        return Tie("alone", "the job's log tells of no failure, and nothing ties it to this kill", victim)
+    if _is_silent(own) and not against and gap(own.lines[-1], victim.passage, drifts=drifts) is None:
+        return Tie("name", "its name alone ties it to the job, whose log tells of no failure", victim)
     if any(failure.how in {"sigkill", "vanished"} for failure in own.failures) and not _times_differ(victim, own):
         statement = "its name alone ties it to the job: neither a pid nor a time does"
         return Tie("name", statement, victim, against=tuple(against))
