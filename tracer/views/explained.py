@@ -203,7 +203,7 @@ class _Page:
         word = _LONG_ID.sub(lambda match: match[1] + dots, word)
         if len(word) <= _LONGEST_WORD:
             return word
-        last = word.rpartition("/")[2][-(_LONGEST_WORD - 14) :]
+        last = word.rpartition("/")[2][-(_LONGEST_WORD - 8) :]
         return f"{word[:10]}{dots}/{last}" if "/" in word else f"{word[:20]}{dots}{word[-20:]}"
 
     def blank(self) -> None:
