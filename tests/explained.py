@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Logs as somebody would send them, in tests/data/explain: texts, and next to them what must be said of them.
 
+`python -m tests.explained --write-table FILE` puts the table of them between its marks in a document.
+
 `NAME/expected.json`: how they are given (`args`), fields of the document that must be (`expect`, by path), words that
 the page must have (`says`), and what neither page nor document may say (`never`).
 """
 
+import argparse
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,6 +18,8 @@ from tracer.logs.texts import TextReader, numbered
 from tracer.verdict.textual.judge import explain
 from tracer.verdict.textual.model import TextVerdict
 
+BEGIN = "<!-- made by python -m tests.explained --write-table: do not edit -->"
+END = "<!-- end of what tests.explained made -->"
 DATA = Path(__file__).parent / "data" / "explain"
 _KINDS = {"--kernel-log": "kernel", "--train-log": "training"}
 
@@ -71,3 +76,32 @@ def at(document: Any, path: str) -> Any:
         elif document is not None:
             document = document[part]
     return document
+
+
+def table() -> str:
+    """In Markdown: the cases by what must be said of them."""
+    found: dict[tuple[str, str], list[Case]] = {}
+    for case in cases():
+        cause = case.expect.get("incidents.0.cause", "one of several")
+        found.setdefault((cause, case.expect["incidents.0.strength"]), []).append(case)
+    rows = ["| What must be said | Cases | Which |", "|---|---|---|"]
+    for (cause, strength), those in sorted(found.items()):
+        rows.append(f"| `{cause}`, {strength} | {len(those)} | {', '.join(case.name for case in those)} |")
+    return "\n".join([*rows, "", f"{len(cases())} cases; each has words that its page must have, or may not have."])
+
+
+def put_into(path: Path, text: str) -> None:
+    """Between the marks of a document."""
+    before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    path.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Logs that are explained, as a table.")
+    parser.add_argument("--write-table", type=Path, metavar="FILE", required=True)
+    put_into(parser.parse_args().write_table, table())
+
+
+if __name__ == "__main__":
+    main()

@@ -125,8 +125,8 @@ class TextReader:
             if reported is not None:
                 yield from self._keep(reported, line)
                 continue
-            if line.said_by == "name" or line.usec is not None:
-                continue  # the kernel's: never the job's own
+            if self._kind == "kernel" or line.said_by == "name" or line.usec is not None:
+                continue  # the kernel's, or of some program beside it: never the job's own
             for told in self._training.feed(_body(shown, line) + b"\n", 0):
                 yield from self._keep(told, line)
 

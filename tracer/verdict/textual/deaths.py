@@ -64,12 +64,22 @@ class Own:
     lines: tuple[Passage, ...]
 
     @property
+    def files(self) -> frozenset[int]:
+        """Texts that it stands in."""
+        return frozenset(passage.file for passage in self.lines)
+
+    @property
     def first(self) -> Failure | None:
         """The one that explains the others; of what was survived none, if there is another."""
         lasting = [failure for failure in self.failures if not failure.survived] or list(self.failures)
         inside = [failure for failure in lasting if failure.line.about not in _ECHOES]
         told = [failure for failure in lasting if failure.line.about in _ECHOES]
         root = next((failure for failure in told if failure.line.root_cause), None)
+        if root is not None and root.how == "raised":
+            # It ended by itself: what its launcher then killed came after, and its own words say why.
+            told = [root]
+            own = [failure for failure in inside if _same_rank(failure, root)]
+            inside = own or inside
         # A rank that was killed cannot say so; its launcher's word for that goes before another rank's complaint.
         killed = [failure for failure in told if failure.how in {"sigkill", "crash"}]
         if root is not None and root.how in {"sigkill", "crash"}:
@@ -119,10 +129,15 @@ def own_of(passages: Iterable[Passage]) -> Own:
             last_progress[passage.file] = passage.line
     failures: list[Failure] = []
     collateral: list[Passage] = []
+    ended_by_launcher: set[int] = set()
     for passage in lines:
         line = passage.event
         assert isinstance(line, TrainingLine)
         if line.about in _BECAUSE_OF_OTHERS or (line.signal == _SIGTERM and line.about in _NAMES_DEAD):
+            collateral.append(passage)
+            ended_by_launcher.update(line.pids if line.about in {"launcher_signals", "launcher_kills"} else ())
+            continue
+        if line.about in _NAMES_DEAD and line.pids and ended_by_launcher.issuperset(line.pids):
             collateral.append(passage)
             continue
         how = _how(line)

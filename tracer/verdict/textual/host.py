@@ -267,11 +267,11 @@ def not_cuda(own: Own) -> Link:
 
 def _doubts(report: Report, victim: Victim) -> list[str]:
     caveats = list(report.caveats)
-    decision, kill, choice = report.decision, victim.kill, report.choice
+    kill, choice = victim.kill, report.choice
     if kill is None:
         caveats.append("The line of the kill itself is not among what was given.")
-    if decision is not None and decision.tgid is not None and decision.tgid != victim.pid:
-        caveats.append(f"The kernel chose pid {decision.tgid} and names pid {victim.pid} in the kill: a thread of it.")
+    if kill is not None and kill.pid != victim.pid:
+        caveats.append(f"The kernel chose pid {victim.pid} and names pid {kill.pid} in the kill: a thread of it.")
     if choice is not None and choice.pid != victim.pid:
         caveats.append(f"Pid {choice.pid} ({choice.comm}) was chosen, and its child was killed in its place.")
     if report.cause == "host_oom_unknown_scope":

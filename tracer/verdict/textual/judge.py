@@ -14,6 +14,7 @@ from tracer.verdict.textual.deaths import Failure, Own, own_of
 from tracer.verdict.textual.join import RANKS, Tie, may_train, tie
 from tracer.verdict.textual.kernel import Report, reports_of
 from tracer.verdict.textual.model import TextVerdict
+from tracer.verdict.textual.times import gap, is_near
 
 MOST_INCIDENTS = 20
 _ONE_BURST_NS = 60_000_000_000
@@ -132,6 +133,28 @@ def _together(one: Report, other: Report) -> bool:
     return True
 
 
+def _untied(incident: Incident) -> Incident:
+    """Of the job's machine, it may be, but of the job? Nothing says so."""
+    caveat = "Nothing but its kind ties this line to the job: it may be about another one."
+    return msgspec.structs.replace(
+        incident,
+        strength="possible",
+        headline=incident.headline.replace("Probably", "Perhaps"),
+        caveats=(*incident.caveats, caveat),
+    )
+
+
+def _is_tied(passage: Passage, own: Own, *, named: bool) -> bool:
+    """By a pid, a place among the job's own lines, a time; without lines of the job, by being given."""
+    line = passage.event
+    assert isinstance(line, ReportedLine)
+    if named or not own.lines or line.by in {"kubernetes", "flux", "vertex-ai"} or passage.file in own.files:
+        return True
+    ends = [failure.passage for failure in own.failures] or [own.lines[-1]]
+    gaps = [gap(passage, end) for end in ends]
+    return any(found is not None and is_near(found) for found in gaps)
+
+
 def _of_services(reported: Sequence[Passage], own: Own, texts: Sequence[Text]) -> Iterable[Candidate]:
     killed = {pid for pid, _, _ in (*own.claims(), *own.claims(others.SIGTERM))}
     first = own.first
@@ -148,15 +171,22 @@ def _of_services(reported: Sequence[Passage], own: Own, texts: Sequence[Text]) -
         if line.about in _BY_DAEMON:
             fits = named or (may_train(line.comm) and not (line.pid is not None and killed))
             rank = 0.25 if named else 2.25 if fits else _NOT_OURS
-            yield Candidate(rank, seq, others.by_daemon(passage, own, texts))
+            incident = others.by_daemon(passage, own, texts)
         elif line.about in _OF_OOM:
             fits = may_train(line.comm) and (first is None or first.how in _MAY_BE_KILLED or named)
-            yield Candidate(0.75 if named else 3 if fits else 6, seq, others.by_report(passage, own, texts))
+            rank = 0.75 if named else 3 if fits else 6
+            incident = others.by_report(passage, own, texts)
         elif line.about in _BY_REQUEST:
             fits = named or line.pid is None or not killed
-            yield Candidate(3.5 if fits else _NOT_OURS, seq, others.by_request(passage, own, texts))
+            rank = 3.5 if fits else _NOT_OURS
+            incident = others.by_request(passage, own, texts)
         elif line.about in _STATUS and line.signal != others.SIGTERM:
             yield Candidate(5.5, seq, others.from_status(passage, texts))
+            continue
+        else:
+            continue
+        tied = _is_tied(passage, own, named=named)
+        yield Candidate(rank, seq, incident if tied else _untied(incident))
 
 
 _MAY_BE_KILLED = frozenset({"sigkill", "vanished", "raised", "told", "crash"})

@@ -290,7 +290,10 @@ class _Fold:
         if not report.victims and _contradicts(report, event):
             # Parts of another report, whose kill is not there.
             report = self._begin(event)
-        victim = Victim(event.pid, event.comm, passage, event)
+        pid = event.pid
+        if not report.victims and report.decision is not None and report.decision.tgid is not None:
+            pid = report.decision.tgid  # the process; the kill has a thread of it where its leader is gone
+        victim = Victim(pid, event.comm, passage, event)
         self._seen[event.pid] = victim
         if self._began_usec is None:
             self._began_usec = event.log_usec
@@ -332,5 +335,11 @@ def _contradicts(report: Report, kill: LoggedKill) -> bool:
         return True
     if decision.tgid is None or decision.tgid == kill.pid:
         return False
-    # Of a process whose leader is gone a thread stands in the kill: same name, or a name of its own.
-    return decision.comm is None or kill.comm is None or decision.comm != kill.comm
+    # Of a process whose leader is gone a thread stands in the kill.
+    same = decision.comm is not None and decision.comm == kill.comm and decision.uid in {kill.uid, None}
+    soon = (
+        decision.log_usec is not None
+        and kill.log_usec is not None
+        and 0 <= kill.log_usec - decision.log_usec <= _ONE_SHORTAGE_USEC
+    )
+    return not (same and soon)

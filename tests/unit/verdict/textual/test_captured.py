@@ -3,6 +3,7 @@
 
 import functools
 import random
+import re
 
 import pytest
 
@@ -15,8 +16,6 @@ LOGS = [capture for capture in captures() if (capture.folder / "kmsg.xz").exists
 SLACK_BYTES = 4 << 20
 """Other threads go on faulting between the mark, where the recording has it from, and the line of the log."""
 OOM = ("host_oom_", "operator_oom")
-NOT_NAMED_BY_ITS_PID = {"leader-gone"}
-"""The log has the pid of a thread there, as the leader is gone."""
 NOT_TOLD = {"already-exiting"}
 """Nobody was killed: the reaper's line alone says that somebody was chosen."""
 
@@ -58,18 +57,13 @@ def test_the_log_alone_names_the_victim_and_the_limit_as_they_were_recorded(capt
     kill = live[0]
     assert kill.victim is not None
     pids = {victim.pid for victim in kill.victims}
-    by_name = capture.name.removesuffix("-v1") in NOT_NAMED_BY_ITS_PID
-    same = [
-        one for one in found
-        if {victim.pid for victim in one.victims} & pids
-        or (by_name and one.victim is not None and one.victim.comm == kill.victim.comm)
-    ]  # fmt: skip
+    same = [one for one in found if {victim.pid for victim in one.victims} & pids]
 
     assert [(one.cause, one.strength) for one in same[:1]] == [(kill.cause, "likely")]
     text = same[0]
     assert text.victim is not None
-    if text.victim.pid == kill.victim.pid:
-        assert alike(text.victim, kill.victim) == []
+    assert text.victim.pid == kill.victim.pid
+    assert alike(text.victim, kill.victim) == []
     assert text.limit is not None
     assert kill.limit is not None
     if kill.limit.limit_bytes is not None:
@@ -114,6 +108,7 @@ def test_a_damaged_log_never_names_another_victim_as_likely(capture, how):
     live = recorded(capture)
     victims = {(victim.pid, victim.comm) for one in told(kmsg(capture)) for victim in one.victims}
     pids = {pid for pid, _ in victims} | {victim.pid for one in live for victim in one.victims}
+    pids |= {int(pid) for pid in re.findall(rb"Killed process ([0-9]+) ", kmsg(capture))}  # a thread of a victim's
     limits = {one.limit.cgroup for one in told(kmsg(capture)) if one.limit is not None}
     chance = random.Random(f"{capture}-{how.__name__}")
 

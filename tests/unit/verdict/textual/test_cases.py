@@ -7,7 +7,8 @@ from typing import get_args
 import msgspec
 import pytest
 
-from tests.explained import DATA, at, cases, explained
+from tests.architecture.checkout import ROOT
+from tests.explained import BEGIN, DATA, END, at, cases, explained, table
 from tracer.logs.reports import KINDS as REPORTED
 from tracer.verdict.model import Cause
 from tracer.verdict.textual.citing import _KINDS
@@ -86,3 +87,17 @@ def test_each_case_has_its_texts():
         assert {path.name for path in (DATA / case.name).iterdir()} == {name for name, _, _ in case.texts()} | {
             "expected.json"
         }
+
+
+def test_the_table_in_the_documentation_is_that_of_the_cases():
+    text = (ROOT / "tests" / "README.md").read_text(encoding="utf-8")
+
+    assert text.partition(BEGIN)[2].partition(END)[0].strip() == table()
+
+
+@pytest.mark.parametrize("name", ["worker-by-pid", "minus-nine", "cuda-oom"])
+def test_a_whole_page_is_as_it_was_looked_at(name):
+    case = next(case for case in ALL if case.name == name)
+    page = (DATA.parent / "views" / f"explain-{name}.txt").read_text(encoding="utf-8")
+
+    assert render(explained(case.texts()), width=80) == page
