@@ -14,15 +14,15 @@ AFTER = 3
 _BEFORE_BYTES = 1 << 14
 
 NEEDLES = (
-    b"illed", b"illin", b"emor", b"EMORY", b"OOM", b"oom", b"xit", b"ignal", b"SIG", b"xpect", b"raceb", b"rror:",
-    b"ption:", b"/shm", b"alloc", b"ALLOC", b"nable", b"NCCL", b"nccl", b"peer", b"gloo", b"ilure", b"CANCE", b"ermin",
+    b"illed", b"illin", b"emor", b"EMORY", b"OOM", b"oom", b"xit", b"ignal", b"SIG", b"xpect", b"raceb",
+    b"/shm", b"alloc", b"ALLOC", b"nable", b"NCCL", b"nccl", b"peer", b"gloo", b"ilure", b"CANCE", b"ermin",
     b"ocal_", b"y ope", b"died", b"egfau", b"ancda", b"taLoa", b"traps", b"TERM_", b" code", b"rncod", b"vValu",
-    b"dByte", b"Root ", b"UT_OF",
+    b"dByte", b"Root ", b"UT_OF", b"dezvo",
 )  # fmt: skip
 
 
 class NearLines:
-    """One text. `open_block` says that lines without a sign may go on with what an earlier one began."""
+    """One text."""
 
     def __init__(self) -> None:
         self.number = 0

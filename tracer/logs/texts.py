@@ -129,6 +129,8 @@ class TextReader:
                 continue  # the kernel's, or of some program beside it: never the job's own
             for told in self._training.feed(_body(shown, line) + b"\n", 0):
                 yield from self._keep(told, line)
+            if self._training.wants_more:
+                self._near.hold()
 
     def _hint(self, line: bytes) -> None:
         for name, pattern in _HINTS:

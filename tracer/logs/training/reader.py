@@ -60,6 +60,11 @@ class TrainingReader:
             events += self._read(raw, ts_ns)
         return events
 
+    @property
+    def wants_more(self) -> bool:
+        """Whether the next line may belong to something that was begun, whatever it looks like."""
+        return self._blocks.open
+
     def gap(self) -> None:
         """Something is missing between the last chunk and the next: what stood open stays so for good."""
         self._pending = b""
