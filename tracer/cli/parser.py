@@ -20,6 +20,7 @@ ran out of host RAM, which no GPU setting helps."""
 FIRST_STEPS: tuple[tuple[str, str, str], ...] = (
     ("run", "sudo oomtrace run -- python train.py", "watch a job, judge it at the end"),
     ("report", "oomtrace report FILE.oomtrace", "its verdict again, anywhere"),
+    ("explain", "oomtrace explain train.log dmesg.txt", "only logs, nothing was watched"),
     ("doctor", "sudo oomtrace doctor", "what works on this machine"),
 )
 OUTPUT = """\

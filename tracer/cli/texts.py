@@ -17,6 +17,8 @@ MOST_BYTES = 1 << 40
 """Of a file no more is read: a packed one can grow without end."""
 _LOOKED_AT = 4096
 _MOST_CONTROLS = 0.3
+_LEAST_TEXT = 0.75
+"""Of UTF-8; a log in an older encoding has few letters that are none."""
 STDIN = "-"
 _CLIPBOARDS: tuple[tuple[str, ...], ...] = (
     ("wl-paste", "--no-newline"),
@@ -195,6 +197,8 @@ def _refuse_what_is_no_text(first: bytes, given: Given) -> None:
         raise InputError("is no text", path=given.name)
     if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return  # UTF-16
+    if len(start.decode("utf-8", "ignore").encode()) < _LEAST_TEXT * len(start):
+        raise InputError("is no text", path=given.name)
     controls = len(start) - len(start.translate(None, _CONTROLS))
     if controls > _MOST_CONTROLS * len(start):
         raise InputError("is no text", path=given.name)

@@ -59,16 +59,29 @@ class TextReader:
         self._left_out = 0
         self._boot_clock = False
         self._hints: set[str] = set()
+        self._first = b""
+        self._wide: bool | None = None
+        """Whether it is UTF-16, as PowerShell writes: its zeros are taken out."""
         self._progress: Passage | None = None
         self._time: Line | None = None
 
     def feed(self, chunk: bytes) -> list[Passage]:
         """What is known now."""
-        return [*self._of_kernel(self._kernel.feed(chunk)), *self._of_lines(self._near.feed(chunk))]
+        passages = list(self._of_kernel(self._kernel.feed(chunk)))
+        if self._wide is None:
+            chunk = self._first + chunk
+            if len(chunk) < 2:
+                self._first = chunk
+                return passages
+            self._first, self._wide = b"", chunk[:2] in (b"\xff\xfe", b"\xfe\xff")
+            chunk = chunk[2:] if self._wide else chunk
+        passages += self._of_lines(self._near.feed(chunk.translate(None, b"\0") if self._wide else chunk))
+        return passages
 
     def end(self) -> list[Passage]:
         """Nothing more will come."""
-        passages = [*self._of_kernel(self._kernel.end()), *self._of_lines(self._near.end())]
+        passages = [*self._of_kernel(self._kernel.end()), *self._of_lines(self._near.feed(self._first))]
+        passages += self._of_lines(self._near.end())
         for line in self._training.end():
             passages += self._keep(line, Line("", number=self._near.number))
         if self._progress is not None:

@@ -149,11 +149,12 @@ def test_a_fifo_is_read(tmp_path):
         (lambda path: path.write_bytes(b""), 3, "nothing in it"),
         (lambda path: path.write_bytes(b"\x7fELF" + bytes(range(256)) * 40), 3, "is no text"),
         (lambda path: path.write_bytes(bytes(range(32)) * 400), 3, "is no text"),
+        (lambda path: path.write_bytes(bytes(n * n % 251 for n in range(9000))), 3, "is no text"),
         (lambda path: path.write_bytes(gzip.compress(LOG)[:40]), 3, ""),
         (lambda path: path.write_bytes(lzma.compress(LOG)[:60]), 3, ""),
         (lambda path: path.write_bytes(b"\x1f\x8b" + b"x" * 100), 3, ""),
     ],
-    ids=["missing", "folder", "empty", "program", "controls", "gzip-cut", "xz-cut", "gzip-damaged"],
+    ids=["missing", "folder", "empty", "program", "controls", "noise", "gzip-cut", "xz-cut", "gzip-damaged"],
 )
 def test_what_cannot_be_read_is_one_clear_line_and_exit_code_three(make, code, words, tmp_path, capsys):
     path = tmp_path / "it"

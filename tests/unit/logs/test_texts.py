@@ -113,3 +113,11 @@ def test_lines_before_a_failure_are_given_once_each_and_in_order():
     assert numbers == sorted(set(numbers))
     assert 101 in numbers
     assert near.number == 111
+
+
+def test_what_powershell_wrote_is_read_too():
+    raw = "Epoch 3: 1/10\nRuntimeError: DataLoader worker (pid 42) is killed by signal: Killed.\n".encode("utf-16")
+    passages, _ = read(raw)
+
+    assert [(passage.event.about, passage.line) for passage in passages] == [("progress", 1), ("worker_killed", 2)]
+    assert read(raw, chunk=1)[0] == passages
