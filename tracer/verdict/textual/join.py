@@ -61,12 +61,13 @@ def _tie(victim: Victim, own: Own, reported: Sequence[Passage], place: Place | N
         return by_cgroup
     if not may_train(victim.comm):
         return Tie("none", f"nothing ties {victim.comm!r} to the job", victim, against=tuple(against))
-    by_time = _by_time(victim, own, drifts=drifts)
+    by_time = _by_time(victim, own, place, drifts=drifts)
     if by_time is not None:
         return by_time._replace(against=tuple(against))
     if _is_silent(own) and not against and gap(own.lines[-1], victim.passage, drifts=drifts) is None:
         return Tie("name", "its name alone ties it to the job, whose log tells of no failure", victim)
-    if any(failure.how in {"sigkill", "vanished"} for failure in own.failures) and not _times_differ(victim, own):
+    dead = [failure for failure in own.failures if failure.how in {"sigkill", "vanished"}]
+    if any(_may_be(victim, failure.line, place) for failure in dead) and not _times_differ(victim, own):
         statement = "its name alone ties it to the job: neither a pid nor a time does"
         return Tie("name", statement, victim, against=tuple(against))
     return Tie("none", "nothing ties it to the job", victim, against=tuple(against))
@@ -115,11 +116,26 @@ def _by_cgroup(victim: Victim, own: Own, reported: Sequence[Passage], place: Pla
     return None
 
 
-def _by_time(victim: Victim, own: Own, *, drifts: bool) -> Tie | None:
+def _may_be(victim: Victim, line: TrainingLine, place: Place | None) -> bool:
+    """Whether the process that a line names can be the kernel's: by what both were, and by their pids.
+
+    A rank that lost a worker exits 1: one that got -9 was killed itself. Outside of containers pids are the kernel's.
+    """
+    if victim.comm == "pt_data_worker" and line.about in _OF_A_RANK:
+        return False
+    if not line.pids or victim.pid in line.pids or place is None:
+        return True
+    return place.container is not None or place.pod_uid is not None or place.machine is not None
+
+
+_OF_A_RANK = frozenset({"rank_failed", "failure_report", "spawn_failed"})
+
+
+def _by_time(victim: Victim, own: Own, place: Place | None, *, drifts: bool) -> Tie | None:
     deaths = [failure for failure in own.failures if failure.how in {"sigkill", "vanished"}]
     for failure in deaths:
         between = gap(victim.passage, failure.passage, drifts=drifts)
-        if between is None or not is_near(between, drifts=drifts):
+        if between is None or not is_near(between, drifts=drifts) or not _may_be(victim, failure.line, place):
             continue
         assumed = [between.assumed] if between.assumed is not None else []
         if drifts:
@@ -138,9 +154,8 @@ def _by_time(victim: Victim, own: Own, *, drifts: bool) -> Tie | None:
     if between is None or not -1 <= between.seconds <= _SILENCE_S:
         return None
     assumed = [between.assumed] if between.assumed is not None else []
-    return Tie(
-        "time", f"the job's log ends {between.seconds:.0f} s before the kill", victim, None, last, tuple(assumed)
-    )
+    statement = f"the job's log ends {max(between.seconds, 0):.0f} s before the kill"
+    return Tie("time", statement, victim, None, last, tuple(assumed))
 
 
 def _is_silent(own: Own) -> bool:
