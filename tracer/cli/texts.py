@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, NamedTuple, Protocol
 
+from tracer.cli.console import command_line
 from tracer.errors import InputError, PermissionDenied, UsageError
 from tracer.events import TextKind
 
@@ -193,6 +194,9 @@ def _zstd(rest: _Rest, given: Given) -> _Reads:
 
 def _refuse_what_is_no_text(first: bytes, given: Given) -> None:
     start = first[:_LOOKED_AT]
+    if start.startswith(b'{"kind":"Header"'):
+        next_command = command_line(("oomtrace", "report", given.path))
+        raise InputError("is a recording, and no log", path=given.name, next_command=next_command)
     if start.startswith(b"\x7fELF") or start[:4] in (b"PK\3\4", b"\x89PNG", b"%PDF"):
         raise InputError("is no text", path=given.name)
     if start[:2] in (b"\xff\xfe", b"\xfe\xff"):

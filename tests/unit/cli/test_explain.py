@@ -7,6 +7,7 @@ import io
 import json
 import lzma
 import os
+import re
 import subprocess
 import sys
 import time
@@ -95,6 +96,23 @@ def test_each_line_for_an_editor_has_a_place_a_severity_and_a_message(capsys):
         assert int(column) > 0
         assert severity.strip() in {"error", "warning", "info"}
         assert message.strip()
+
+
+def test_the_problem_matcher_of_the_readme_takes_each_line(capsys):
+    matcher = re.compile(r"^(.+?):(\d+):(\d+): (error|warning|info): (.*)$")
+    _, out, _ = run(capsys, "--format", "editor", *BOTH)
+
+    assert all(matcher.match(row) for row in out.splitlines())
+    assert [matcher.match(row)[4] for row in out.splitlines()].count("error") >= 1
+
+
+def test_a_recording_is_no_log_and_the_command_for_it_is_told(tmp_path, capsys):
+    path = tmp_path / "run.oomtrace"
+    path.write_bytes(b'{"kind":"Header","ts_ns":0}\n')
+    code, _, err = run(capsys, str(path))
+
+    assert code == 3
+    assert f"try: oomtrace report {path}" in err
 
 
 def test_brief_is_a_few_lines(capsys):

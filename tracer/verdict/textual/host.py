@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A kill that the kernel's log has, as an incident: victim, limit, the links as far as text can show them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tracer.attribution.cgroup_paths import place_of
 from tracer.attribution.places import Place, describe_itself
@@ -22,6 +22,7 @@ _HEADLINES: dict[Cause, str] = {
     "operator_oom": "by the kernel: an operator asked for an OOM kill",
 }
 _MOST_VICTIMS = 200
+_SIGTERM = 15
 
 
 def role_of(comm: str | None, claimed: Role | None) -> tuple[Role | None, str | None]:
@@ -51,6 +52,9 @@ def incident(report: Report, tie: Tie, own: Own, texts: Sequence[Text]) -> Incid
     victims = tuple(_process(report, victim, tie, own) for victim in report.victims[:_MOST_VICTIMS])
     first = tie.victim if tie.victim in report.victims else report.victims[0]
     victim = _process(report, first, tie, own)
+    otherwise = tuple(_otherwise(first, own, texts))
+    if otherwise:
+        sure = "possible"
     hints = frozenset(hint for text in texts for hint in text.hints)
     word = {"likely": "Probably killed"}.get(sure, "Perhaps killed")
     return Incident(
@@ -72,8 +76,17 @@ def incident(report: Report, tie: Tie, own: Own, texts: Sequence[Text]) -> Incid
             not_cuda(own),
         ),
         remedies=advice.remedies(cause, limit, place_of_report(report), hints),
-        caveats=tuple(dict.fromkeys((*_doubts(report, first), *tie.against))),
+        caveats=tuple(dict.fromkeys((*_doubts(report, first), *otherwise, *tie.against))),
     )
+
+
+def _otherwise(victim: Victim, own: Own, texts: Sequence[Text]) -> Iterable[str]:
+    """What the job's log says of this pid that a kill by the kernel does not explain."""
+    for pid, passage, line in own.claims(_SIGTERM):
+        if pid == victim.pid and line.signal == _SIGTERM:
+            where = place_in(passage, texts)
+            yield f"The job's log says that pid {pid} ended by SIGTERM ({where}): it may be another one."
+            return
 
 
 def strength_of(report: Report, tie: Tie) -> Strength:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from tracer.events import LogEvent, Passage, ReportedLine, Text, TrainingLine
+from tracer.events import LogEvent, LogGap, Passage, ReportedLine, Text, TrainingLine
 from tracer.verdict.model import Collateral, Incident
 from tracer.verdict.textual import host, others
 from tracer.verdict.textual.citing import cited, what_was_read
@@ -51,7 +51,7 @@ def explain(passages: Sequence[Passage], texts: Sequence[Text]) -> TextVerdict:
     primary = candidates[0]
     first = own.first
     incidents = (_whole(primary, own, texts), *(one.incident for one in _distinct(candidates)))
-    caveats = [*_caveats(primary, own, texts), *_alike(alike, texts)]
+    caveats = [*_caveats(primary, own, passages, texts), *_alike(alike, texts)]
     started = _initiating(primary, own)
     return TextVerdict(
         primary=0,
@@ -238,7 +238,7 @@ def _whole(primary: Candidate, own: Own, texts: Sequence[Text]) -> Incident:
     return msgspec.structs.replace(primary.incident, collateral=tuple(fallen.values())[:100])
 
 
-def _caveats(primary: Candidate, own: Own, texts: Sequence[Text]) -> Iterable[str]:
+def _caveats(primary: Candidate, own: Own, passages: Sequence[Passage], texts: Sequence[Text]) -> Iterable[str]:
     if primary.tie is not None:
         for failure in own.failures:
             if failure.how == "device" and not failure.survived:
@@ -249,6 +249,9 @@ def _caveats(primary: Candidate, own: Own, texts: Sequence[Text]) -> Iterable[st
                 break
     for assumed in primary.tie.assumed if primary.tie is not None else ():
         yield f"Assumed: {assumed}."
+    lost = sum(passage.event.lost for passage in passages if isinstance(passage.event, LogGap))
+    if lost:
+        yield f"The kernel's log has lost {lost} records: a kill or a limit may be among them."
     for text in texts:
         if text.left_out:
             yield f"{text.name}: {text.left_out} more lines of kinds that had come often were left out."
