@@ -11,6 +11,7 @@ from tests.architecture.checkout import ROOT
 HEAVY = ("bcc", "rich", "jinja2", "asyncio", "pydantic", "shtab", "difflib", "pynvml")
 RESIDENT = (
     "tracer.cli",
+    "tracer.cli.commands",
     "tracer.cli.run",
     "tracer.cli.attach",
     "tracer.cli.stop",

@@ -16,6 +16,7 @@ DEFAULT_WIDTH = 80
 LEAST_WIDTH, MOST_WIDTH = 40, 120
 _LABEL = 11
 _MOST_CITED = 8
+_MOST_OTHERS = 6
 _MARKS = {"present": "✓", "absent": "✗", "not_observed": "?"}
 _MARKS_ASCII = {"present": "ok", "absent": "no", "not_observed": "?"}
 _SEVERITIES: dict[Part, str] = {"first": "error", "cause": "error", "collateral": "warning", "note": "info"}
@@ -37,7 +38,9 @@ def render(verdict: TextVerdict, *, width: int | None = None, color: bool = Fals
     fallen = [one for one in verdict.cited if one.part == "collateral"]
     page.section("Consequences, not causes", _passages(fallen))
     others = [one for number, one in enumerate(verdict.incidents) if number != verdict.primary]
-    page.section("Also seen", (page.tame(f"{one.summary or one.headline} ({one.strength})") for one in others))
+    told = [page.tame(f"{one.summary or one.headline} ({one.strength})") for one in others[:_MOST_OTHERS]]
+    left = len(others) - len(told)
+    page.section("Also seen", [*told, *([f"and {left} more (--json has them)"] if left else [])])
     page.section("Caveats", dict.fromkeys((*incident.caveats, *verdict.caveats)))
     page.blank()
     for read in verdict.read:

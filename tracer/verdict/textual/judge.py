@@ -52,6 +52,8 @@ def explain(passages: Sequence[Passage], texts: Sequence[Text]) -> TextVerdict:
     first = own.first
     incidents = (_whole(primary, own, texts), *(one.incident for one in _distinct(candidates)))
     caveats = [*_caveats(primary, own, passages, texts), *_alike(alike, texts)]
+    if len(incidents) > MOST_INCIDENTS:
+        caveats.append(f"{len(incidents) - MOST_INCIDENTS} more kills, longer before, were left out.")
     started = _initiating(primary, own)
     return TextVerdict(
         primary=0,
@@ -105,7 +107,9 @@ def _of_kernel(
             rank = _NOT_OURS
         if rank >= _NOT_OURS:
             found = found._replace(kind="none")  # noqa: PLW2901 - several would fit: none is tied
-        yield Candidate(rank, report.first.event.seq, host.incident(report, found, own, texts), found)
+        # Of those that were survived the last ones stand first.
+        seq = report.first.event.seq if found.kind != "alone" or report in last else -report.first.event.seq
+        yield Candidate(rank, seq, host.incident(report, found, own, texts), found)
 
 
 def _last_burst(reports: Sequence[Report], ties: Sequence[Tie]) -> list[Report]:

@@ -101,3 +101,13 @@ def test_a_whole_page_is_as_it_was_looked_at(name):
     page = (DATA.parent / "views" / f"explain-{name}.txt").read_text(encoding="utf-8")
 
     assert render(explained(case.texts()), width=80) == page
+
+
+def test_of_many_kills_that_were_survived_the_last_ones_are_told_first():
+    line = "[{}.000001] Out of memory: Killed process {} (python3) total-vm:9kB, anon-rss:{}kB, file-rss:0kB\n"
+    raw = "".join(line.format(1000 * n, n, n) for n in range(100, 130)).encode()
+    verdict = explained([("dmesg", "kernel", raw)])
+
+    assert [one.victim.pid for one in verdict.incidents] == list(range(129, 109, -1))
+    assert "10 more kills, longer before, were left out." in verdict.caveats
+    assert "and 13 more (--json has them)" in render(verdict)
