@@ -11,22 +11,44 @@ import msgspec
 
 from tracer.attribution.tree import Member
 from tracer.events import ProcessId, SenderSeen, SignalSent, TmpfsSample, process_id
+from tracer.units import format_duration
 from tracer.verdict import people, senders
 from tracer.verdict.deaths import signal_name
+from tracer.verdict.first import before, failures
 from tracer.verdict.incident import TRAINING_ROLES, Case, Finding
 
 
 def as_first(case: Case, finding: Finding) -> Finding:
     """A finding as the first failure: no longer proved where something may have come before it."""
+    finding = _with_caveats(finding, _had_failed(case, finding))
     incident = finding.incident
     if incident.strength != "proved" or not _rests_on_the_others(finding):
         return finding
     doubts = tuple(dict.fromkeys([*_signs(case, finding), *case.unexplained]))
     if not doubts:
         return finding
-    caveats = tuple(f"Not proved to have come first: {doubt}." for doubt in doubts)
-    weaker = msgspec.structs.replace(incident, strength="likely", caveats=(*incident.caveats, *caveats))
-    return msgspec.structs.replace(finding, incident=weaker)
+    weaker = msgspec.structs.replace(finding, incident=msgspec.structs.replace(incident, strength="likely"))
+    return _with_caveats(weaker, (f"Not proved to have come first: {doubt}." for doubt in doubts))
+
+
+def _with_caveats(finding: Finding, caveats: Iterable[str]) -> Finding:
+    incident = finding.incident
+    return msgspec.structs.replace(
+        finding, incident=msgspec.structs.replace(incident, caveats=(*incident.caveats, *caveats))
+    )
+
+
+def _had_failed(case: Case, finding: Finding) -> Iterable[str]:
+    """A job of which one rank had failed may hang, and is ended for that: the blow is seen, its reason is not."""
+    if finding.kind == "end":
+        return
+    found = before(case, finding, failures(case))
+    if found:
+        one, count = found[0], len(found) - 1
+        ago = format_duration(finding.at_ns - one.at_ns)
+        who, code = people.describe(case.story, one.ids[0]), one.incident.exit_code
+        more = f"; so had {count} more" if count else ""
+        yield f"{ago} before, {who} had exited by itself with status {code}{more}."
 
 
 def _rests_on_the_others(finding: Finding) -> bool:

@@ -33,22 +33,38 @@ def first_failure(case: Case, findings: Sequence[Finding], end: Finding) -> Find
         return ooms[0] if ooms else end
     explained = _explains_the_status(case)
     heavy = [f for f in findings if _can_have_failed_it(case, f, explained)]
-    heavy = [f for f in heavy if not _was_got_over(case, f, heavy)]
+    failed = failures(case)
+    heavy = [f for f in heavy if not (_was_got_over(case, f, heavy) or _follows_a_failure(case, f, failed))]
     if heavy:
         beside = [f for f in findings if f.kind == "inside" and _is_child(case, f.ids[0])]
         return _uppermost(case, [*heavy, *beside], heavy)
     if explained is not None:
         return next((f for f in findings if f.ids[0] == explained), end)
     # Of its own accord: told only where nothing was done to the job, since a launcher may have got over it.
-    failed = [d for d in case.deaths if d.code and d is not case.root_death and _in_training(case, d.id)]
-    failed = [d for d in failed if not told_by_the_job(case, d)]
     light = [f for f in findings if f.kind == "inside" and _has_part(case, f.ids[0])]
-    light += [exited.of_member(case, d) for d in failed]
+    light += failed
     for candidates in (ooms, light):
         if candidates:
             return _uppermost(case, candidates, candidates)
     deaths = [f for f in findings if f.kind == "death"]
     return deaths[0] if deaths and case.root_death is None else end
+
+
+def failures(case: Case) -> Sequence[Finding]:
+    """What has a part in the training and failed by itself, in time order."""
+    failed = [d for d in case.deaths if d.code and d is not case.root_death and _in_training(case, d.id)]
+    return [exited.of_member(case, d) for d in failed if not told_by_the_job(case, d)]
+
+
+def before(case: Case, finding: Finding, failed: Sequence[Finding]) -> Sequence[Finding]:
+    """Of failures those that the job had not got over when something was done to it."""
+    earlier = [f for f in failed if f.at_ns < finding.at_ns and f.ids[0] not in finding.ids]
+    return [f for f in earlier if (got_over(case, f) or finding.at_ns) >= finding.at_ns]
+
+
+def _follows_a_failure(case: Case, finding: Finding, failed: Sequence[Finding]) -> bool:
+    """Whether the job ended one of its processes when another had failed: a watchdog in it does so because of that."""
+    return finding.kind == "inside" and bool(before(case, finding, failed))
 
 
 def _can_have_failed_it(case: Case, finding: Finding, explained: ProcessId | None) -> bool:

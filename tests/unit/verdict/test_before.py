@@ -165,3 +165,44 @@ def test_what_somebody_else_did_needs_no_others_to_be_proved() -> None:
     killed = job()
     killed.kill(WORKERS[0])
     assert "proved" == ended(killed).strength
+
+
+HAD_FAILED = "had exited by itself with status 1"
+
+
+def had_failed(scene: Scene) -> list[str]:
+    return [caveat for caveat in primary(judge(scene.finish())).caveats if HAD_FAILED in caveat]
+
+
+@pytest.mark.parametrize("oom", [True, False])
+def test_a_failure_before_what_was_done_to_the_job_is_told_beside_it(*, oom: bool) -> None:
+    scene = job()
+    scene.exit(RANK, 1 << 8)
+    scene.pass_time(2 * NS_PER_S)
+    if oom:
+        scene.kill(WORKERS[0])
+    else:
+        scene.signal(WORKERS[0], 9, **OUTSIDE)
+        scene.exit(WORKERS[0], 9)
+
+    assert [f"2.0 s before, rank 0 (pid {RANK}) {HAD_FAILED}."] == had_failed(scene)
+
+
+@pytest.mark.parametrize(("pid", "status"), [(RANK, 0), (HELPER, 1 << 8)])
+def test_what_ended_well_or_has_no_part_in_the_training_had_not_failed_before(pid: int, status: int) -> None:
+    scene = job()
+    scene.exit(pid, status)
+    scene.pass_time(2 * NS_PER_S)
+    scene.signal(WORKERS[0], 9, **OUTSIDE)
+    scene.exit(WORKERS[0], 9)
+
+    assert [] == had_failed(scene)
+
+
+def test_what_failed_afterwards_had_not_failed_before() -> None:
+    scene = job()
+    scene.signal(WORKERS[0], 9, **OUTSIDE)
+    scene.exit(WORKERS[0], 9)
+    scene.exit(RANK, 1 << 8)
+
+    assert [] == had_failed(scene)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.unit.verdict.scenes import LAUNCHER, RANK, WORKERS, Scene, primary, start_of
-from tracer.events import JobStarted, ProcessSeen
+from tracer.events import JobStarted, ProcessExeced, ProcessSeen
 from tracer.units import NS_PER_S
 from tracer.verdict.judge import judge
 from tracer.verdict.model import Report
@@ -249,6 +249,43 @@ def test_a_blow_from_outside_comes_before_a_rank_that_had_failed_by_itself() -> 
     struck(scene, RANK)
 
     assert ("sigkill", RANK) == first(scene.finish())
+
+
+@pytest.mark.parametrize(("number", "pid"), [(9, WORKERS[0]), (15, WORKERS[0]), (9, LAUNCHER), (15, LAUNCHER)])
+def test_a_watchdog_of_the_job_ends_what_is_left_because_a_rank_had_failed(number: int, pid: int) -> None:
+    scene = job()
+    scene.exit(RANK, 1 << 8)
+    scene.pass_time(NS_PER_S)
+    struck(scene, pid, number, **by(HELPER))
+    report = judge(scene.finish(root_exit=pid != LAUNCHER))
+
+    assert ["exited"] == causes(report)
+    assert primary(report).exit_code == 1
+    assert pid in {one.pid for one in primary(report).collateral}
+
+
+def test_a_watchdog_that_ends_a_rank_before_another_one_fails_ended_the_job() -> None:
+    scene = job()
+    struck(scene, WORKERS[0], **by(HELPER))
+    scene.exit(RANK, 1 << 8)
+
+    assert ("sigkill", WORKERS[0]) == first(scene.finish())
+
+
+def test_a_watchdogs_blow_counts_where_the_job_had_begun_again_after_a_failure() -> None:
+    scene = job()
+    scene.exit(RANK, 1 << 8)
+    scene.fork(RANK + 1, LAUNCHER)
+    scene.add(
+        ProcessExeced(
+            ts_ns=scene.now_ns, cpu=0, start_ns=start_of(RANK + 1), tgid=RANK + 1, old_tid=RANK + 1, comm="python3"
+        )
+    )
+    scene.seen(RANK + 1, LAUNCHER, "python3", {"RANK": "0", "LOCAL_RANK": "0", "TORCHELASTIC_RUN_ID": "x"})
+    scene.pass_time(NS_PER_S)
+    struck(scene, RANK + 1, **by(HELPER))
+
+    assert ("sigkill", RANK + 1) == first(scene.finish())
 
 
 def test_while_the_job_runs_the_first_death_is_told_and_no_tidying_up() -> None:
