@@ -56,9 +56,11 @@ class Cascades:
         """In time order."""
         return self._of.get(id(finding), ())
 
-    def told(self, finding: Finding) -> tuple[Collateral, ...]:
-        """As the document has it."""
-        return tuple(self._told(finding, one) for one in self.of(finding)[:MAX_COLLATERAL])
+    def told(self, findings: Sequence[Finding]) -> tuple[Collateral, ...]:
+        """Of one incident, or of several that were one blow, as the document has it."""
+        from_ns = min(finding.at_ns for finding in findings)
+        downed = sorted((one for f in findings for one in self.of(f)), key=lambda one: (one.death.at_ns, one.death.id))
+        return tuple(self._told(from_ns, one) for one in downed[:MAX_COLLATERAL])
 
     def _sort(self, findings: Sequence[Finding]) -> None:
         others = (f for f in findings if f is not self._primary)
@@ -132,13 +134,13 @@ class Cascades:
         close = line and death.at_ns - root.at_ns <= SOON_NS
         return (over_ns is None or over_ns > death.at_ns, close, close and root is self._primary, root.at_ns)
 
-    def _told(self, root: Finding, one: Downed) -> Collateral:
+    def _told(self, from_ns: int, one: Downed) -> Collateral:
         story, identity = self._case.story, one.death.id
         who = people.short(story, identity)
         return Collateral(
             pid=identity.tgid,
             start_ns=story.tree.processes[identity].start_ns,
-            how=f"{who}: {one.how}, {format_duration(one.death.at_ns - root.at_ns)} later",
+            how=f"{who}: {one.how}, {format_duration(one.death.at_ns - from_ns)} later",
             who=who,
             ns_pids=people.ns_pids(story, identity),
         )

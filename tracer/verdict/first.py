@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from tracer.events import ProcessId
 from tracer.units import NS_PER_S
 from tracer.verdict import senders
+from tracer.verdict.blows import is_one_blow
 from tracer.verdict.collateral import got_over
 from tracer.verdict.incident import TRAINING_ROLES, Case, Finding
 from tracer.verdict.rules import exited
@@ -16,8 +17,6 @@ REPEATED_NS = 5 * NS_PER_S
 """A shell that exits with 128 + the signal of its last command does so within this."""
 REFUSED = frozenset({"shm_exhausted", "cuda_oom", "pinned_host_memory"})
 """Memory of another kind that a process could not do without."""
-ONE_BLOW_NS = 1 * NS_PER_S
-"""A signal to a process group reaches its members in any order within this."""
 
 
 def first_failure(case: Case, findings: Sequence[Finding], end: Finding) -> Finding:
@@ -137,12 +136,6 @@ def _uppermost(case: Case, candidates: Iterable[Finding], sure: Sequence[Finding
     """The earliest of the sure ones; of one blow to many, the one of the candidates that stands above the others."""
     first = earliest = min(sure, key=lambda f: (f.at_ns, f.ids))
     for other in sorted(candidates, key=lambda f: (f.at_ns, f.ids)):
-        if _is_same_blow(earliest, other) and case.story.tree.is_ancestor(other.ids[0], first.ids[0]):
+        if is_one_blow(earliest, other) and case.story.tree.is_ancestor(other.ids[0], first.ids[0]):
             first = other
     return first
-
-
-def _is_same_blow(one: Finding, other: Finding) -> bool:
-    sender = one.incident.sender
-    same = sender is not None and other.incident.sender == sender and other.kind == one.kind
-    return same and abs(other.at_ns - one.at_ns) <= ONE_BLOW_NS

@@ -7,6 +7,7 @@ import msgspec
 
 from tracer.events import AnyEvent
 from tracer.verdict.before import as_first
+from tracer.verdict.blows import as_one, gathered
 from tracer.verdict.collateral import Cascades, of_nobody_known
 from tracer.verdict.first import first_failure
 from tracer.verdict.incident import Case, Finding
@@ -48,8 +49,8 @@ def judge(events: Iterable[AnyEvent], *, recording: str | None = None) -> Report
     # What went down because of another incident is told there, not as one of its own.
     others = [f for f in cascades.roots if f is not primary and (not set(f.ids) <= covered or of_nobody_known(f))]
     others += [f for f in stalls if f is not primary]
-    told = _with(as_first(case, primary), cascades.told(primary))
-    others = [_with(f, cascades.told(f)) for f in others]
+    told, *others = [_with(as_one(group), cascades.told(group)) for group in gathered([primary, *others])]
+    told = as_first(case, told)
     ordered = sorted([told, *others], key=lambda f: (f.at_ns, f.ids))
     verdict = Verdict(
         primary=ordered.index(told),
@@ -60,7 +61,11 @@ def judge(events: Iterable[AnyEvent], *, recording: str | None = None) -> Report
         pids_of="tracer" if case.story.pids_differ else "host",
         reconciliation=case.counters,
     )
-    return Report(verdict=verdict, timeline=build(case, told, downed), recording=recording)
+    return Report(
+        verdict=verdict,
+        timeline=build(case, msgspec.structs.replace(told, ids=primary.ids), downed),
+        recording=recording,
+    )
 
 
 def _with(finding: Finding, collateral: tuple[Collateral, ...]) -> Finding:
