@@ -41,12 +41,17 @@ def is_from_elsewhere(case: Case, signal: SignalSent) -> bool:
 
 
 def went_on(case: Case, death: Death) -> Iterable[str]:
-    """For an exit: what it had been told before, and had not ended of."""
+    """For an exit: what it had been told before, and had not ended of, or not as a failure."""
     of = ended_of(case, death)
     last = next((s for s in reversed(death.terminations) if is_from_elsewhere(case, s)), None)
-    if of is None and last is not None and death.failed:
-        before = format_duration(death.at_ns - last.ts_ns)
-        yield f"{before} before, it had got SIGTERM from {senders.sender_in_short(case.story, last)}, and went on."
+    if of is not None or last is None or death.signal:
+        return
+    span_ns = death.at_ns - last.ts_ns
+    told = f"{format_duration(span_ns)} before, it had got SIGTERM from {senders.sender_in_short(case.story, last)}"
+    if death.failed:
+        yield f"{told}, and went on."
+    elif span_ns <= HANDLED_NS:
+        yield f"{told}: it may have ended because of that."
 
 
 def outcome(case: Case, signal: SignalSent) -> str:
@@ -56,12 +61,19 @@ def outcome(case: Case, signal: SignalSent) -> str:
         return "; it was ending already" if _is_ending(death, signal) else "; ignored"
     if death is None:
         return "; it went on"
-    if death.by is not None and death.by.seq == signal.seq:
+    if death.by is not None and (death.by.seq == signal.seq or _passed_on(death, signal)):
         return ""
     after = format_duration(death.at_ns - signal.ts_ns)
     if death.signal == 0 and death.at_ns - signal.ts_ns <= HANDLED_NS:
         return f"; it exited with {death.code} {after} later"
     return f"; it went on for {after}"
+
+
+def _passed_on(death: Death, signal: SignalSent) -> bool:
+    """Whether its handler had tidied up, and sent it to the process itself once more: it ended by that."""
+    to_itself = process_id(signal.sender_tgid, signal.sender_start_ns) == death.id
+    by = death.by
+    return by is not None and to_itself and by.signal == signal.signal and by.ts_ns <= signal.ts_ns
 
 
 def shown(case: Case) -> Iterable[tuple[SignalSent, ProcessId]]:

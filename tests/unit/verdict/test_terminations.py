@@ -97,6 +97,24 @@ def test_one_that_went_on_is_told_beside_its_later_end() -> None:
     assert (f"1 h 0 min before, it had got {TOLD}, and went on.",) == found.caveats
 
 
+@pytest.mark.parametrize(("after_ns", "told"), [(2 * NS_PER_S, True), (HANDLED_NS, True), (HANDLED_NS + 1, False)])
+def test_one_that_ended_well_soon_after_it_may_have_ended_because_of_it(after_ns: int, *, told: bool) -> None:
+    found = primary(ended(after_ns, 0))
+
+    assert ("exited", "proved") == (found.cause, found.strength)
+    assert told == any(f"it had got {TOLD}: it may have ended because of that." in one for one in found.caveats)
+
+
+def test_a_handler_that_passes_it_on_to_its_own_process_had_not_ignored_what_it_got() -> None:
+    scene = job()
+    scene.signal(RANK, 15, **HUMAN)
+    scene.pass_time(NS_PER_S)
+    scene.signal(RANK, 15)
+    scene.exit(RANK, 15)
+
+    assert [("rank 0", TOLD), ("rank 0", "SIGTERM from itself")] == rows(judge(scene.finish()))
+
+
 @pytest.mark.parametrize("sent", [{**BY_LAUNCHER}, {"code": -2}, {"result": 1}, {"result": 2}])
 def test_one_from_within_or_from_nobody_known_or_that_was_not_delivered_is_no_cause(sent: dict[str, Any]) -> None:
     assert "sigterm" not in {i.cause for i in ended(2 * NS_PER_S, 1 << 8, pid=RANK, **sent).verdict.incidents}
