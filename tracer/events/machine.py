@@ -36,6 +36,8 @@ class ProcessSeen(Event, frozen=True, kw_only=True, gc=False):
     """Path of its memory cgroup (v1) or its cgroup (v2), as /proc/PID/cgroup shows it."""
     cgroup_id: int | None = None
     """kernfs id = inode of that directory: what the kernel records call `cgroup_id`."""
+    foreign_user_ns: bool | None = None
+    """Whether its user namespace is another one than the tracer's: there anybody may have mounted what they like."""
 
 
 class SeenProgram(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -50,6 +52,7 @@ class SeenProgram(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     uid: int | None = None
     cgroup: str | None = None
     cgroup_id: int | None = None
+    foreign_user_ns: bool | None = None
 
 
 class SenderSeen(Event, frozen=True, kw_only=True, gc=False):

@@ -67,6 +67,7 @@ def _look(processes: Processes, signal: SignalSent) -> Event | None:
                 uid=seen.uid,
                 cgroup=seen.cgroup,
                 cgroup_id=seen.cgroup_id,
+                foreign_user_ns=seen.foreign_user_ns,
             )
         )
         if not seen.parent_tgid or seen.parent_start_ns is None:

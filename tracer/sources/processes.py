@@ -23,6 +23,7 @@ from tracer.sources.procfs import (
     Row,
     Stat,
     Status,
+    is_foreign_user_ns,
     read_devices,
     read_exe,
     read_stat,
@@ -66,6 +67,7 @@ class ProcessSource:
         cmdline, environ, exe = self._command(tgid)
         cgroup = self._cgroups.memory_cgroup_of(tgid)
         cgroup_id = None if cgroup is None else self._cgroups.cgroup_id(cgroup)
+        foreign = is_foreign_user_ns(self._proc_root, tgid)
         parent = read_stat(self._proc_root, before.parent_tgid)
         after = read_stat(self._proc_root, tgid)
         if after is None or after.start_tick != before.start_tick:
@@ -88,6 +90,7 @@ class ProcessSource:
             ns_pids=status.ns_pids,
             cgroup=None if cgroup is None else text_of(os.fsencode(cgroup)),
             cgroup_id=cgroup_id,
+            foreign_user_ns=foreign,
         )
 
     def looked(self, tgid: int) -> ProcessLooked | None:

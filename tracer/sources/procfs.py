@@ -82,6 +82,14 @@ def read_exe(root: str, tgid: int) -> str | None:
         return None
 
 
+def is_foreign_user_ns(root: str, tgid: int) -> bool | None:
+    """Whether its user namespace is not that of whoever reads; `None`: gone, or not allowed to look."""
+    try:
+        return os.readlink(f"{root}/{tgid}/ns/user") != os.readlink(f"{root}/self/ns/user")
+    except (OSError, ValueError):
+        return None
+
+
 def text_of(raw: bytes) -> str:
     """Bytes from outside as text that can be shown and stored; as `tracer.wire` decodes a comm."""
     return raw.decode("utf-8", "backslashreplace")

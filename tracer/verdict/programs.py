@@ -72,24 +72,37 @@ def recognise(comm: str, seen: SeenProgram | None) -> Program | None:
         comm: of the sender, by the record of the signal.
         seen: the same process in /proc; `None`: it was gone, or not looked at.
     """
-    if seen is not None and seen.exe is not None:
-        name = seen.exe.removesuffix(" (deleted)").rpartition("/")[2]
-        if name in TRADES and comm in {name, name[:COMM_BYTES]}:
-            return Program(name, TRADES[name], f"its program {seen.exe}", certain=_is_installed(seen, seen.exe))
+    by_file = _by_file(comm, seen)
+    if by_file is not None and by_file.certain:
+        return by_file
     unit = _unit(seen)
     # A script, such as nohang: the file that runs is Python's. Of those who run what others ask for, jobs and shells
     # may be in the unit as well.
     if unit is not None and unit in TRADES and (TRADES[unit] == "oom_daemon" or comm in {unit, unit[:COMM_BYTES]}):
         return Program(unit, TRADES[unit], f"its unit {unit}.service", certain=True)
+    if by_file is not None:
+        return by_file
     whole = next((name for name in TRADES if comm in {name, name[:COMM_BYTES]}), None)
     if whole is None or (seen is not None and seen.exe is not None):
         return None  # called so, and another program
     return Program(whole, TRADES[whole], "its name alone", certain=False)
 
 
+def _by_file(comm: str, seen: SeenProgram | None) -> Program | None:
+    if seen is None or seen.exe is None:
+        return None
+    name = seen.exe.removesuffix(" (deleted)").rpartition("/")[2]
+    if name not in TRADES or comm not in {name, name[:COMM_BYTES]}:
+        return None
+    return Program(name, TRADES[name], f"its program {seen.exe}", certain=_is_installed(seen, seen.exe))
+
+
 def _is_installed(seen: SeenProgram, exe: str) -> bool:
-    """Whether the file's name means something: root runs it, or it lies where root alone puts files."""
-    return seen.uid == 0 or exe.startswith(INSTALLED)
+    """Whether the file's name means something: root runs it, or it lies where root alone puts files.
+
+    In a user namespace of their own anybody mounts their files there.
+    """
+    return seen.uid == 0 or (exe.startswith(INSTALLED) and seen.foreign_user_ns is False)
 
 
 def _unit(seen: SeenProgram | None) -> str | None:

@@ -32,7 +32,7 @@ class Proc:
         return ProcessSeen(
             ts_ns=5, source="proc", start_ns=7 if tgid in self.other_start else START_NS, tgid=tgid, comm=f"c{tgid}",
             parent_tgid=parent, parent_start_ns=START_NS if parent in self.parents else None, exe=f"/bin/c{tgid}",
-            cmdline=("secret",), environ={"RANK": "0"}, cgroup="/u", cgroup_id=4,
+            cmdline=("secret",), environ={"RANK": "0"}, cgroup="/u", cgroup_id=4, foreign_user_ns=True,
         )  # fmt: skip
 
 
@@ -61,6 +61,7 @@ def test_the_sender_and_all_above_it_are_kept_and_nothing_of_theirs_but_their_pr
     assert [(0, KILL), (1, SHELL), (2, SSHD), (3, 1)] == [(one.depth, one.tgid) for one in event.line]
     assert (KILL, START_NS) == (event.tgid, event.start_ns)
     assert {"/bin/c812", "c812", "/u", 4} <= {getattr(event.line[0], n) for n in ("exe", "comm", "cgroup", "cgroup_id")}
+    assert event.line[0].foreign_user_ns is True
     assert "secret" not in repr(event)
 
 

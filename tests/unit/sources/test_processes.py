@@ -56,6 +56,7 @@ def test_a_process_at_first_sight(start, source):
     assert seen.environ == {"LOCAL_RANK": "1", "RANK": "3"}
     assert seen.exe == os.path.realpath(sys.executable)
     assert seen.uid == os.geteuid()
+    assert seen.foreign_user_ns is False
     assert seen.ns_pids is not None
     assert seen.ns_pids[0] == child.pid
     assert seen.start_ns == source.start_ns(child.pid)

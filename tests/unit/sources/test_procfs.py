@@ -116,3 +116,13 @@ def test_how_a_dead_process_ended_is_read_until_somebody_waits_for_it(proc, stat
     (proc / "7" / "stat").write_text(f"7 (x) {state} {' '.join(fields)}\n")
 
     assert procfs.read_stat(str(proc), 7).exit_status == expected
+
+
+@pytest.mark.parametrize(("own", "foreign"), [("user:[1]", False), ("user:[2]", True), (None, None)])
+def test_a_user_namespace_is_foreign_where_it_is_not_the_readers(tmp_path, own, foreign):
+    for name, namespace in (("self", "user:[1]"), ("7", own)):
+        (tmp_path / name / "ns").mkdir(parents=True)
+        if namespace is not None:
+            (tmp_path / name / "ns" / "user").symlink_to(namespace)
+
+    assert foreign is procfs.is_foreign_user_ns(str(tmp_path), 7)

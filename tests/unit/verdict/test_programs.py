@@ -8,8 +8,8 @@ from tracer.events import SeenProgram
 from tracer.verdict.programs import TRADES, recognise
 
 
-def seen(comm, exe=None, cgroup=None, uid=None):
-    return SeenProgram(depth=0, tgid=8, start_ns=1, comm=comm, exe=exe, cgroup=cgroup, uid=uid)
+def seen(comm, exe=None, cgroup=None, uid=None, *, foreign=False):
+    return SeenProgram(depth=0, tgid=8, start_ns=1, comm=comm, exe=exe, cgroup=cgroup, uid=uid, foreign_user_ns=foreign)
 
 
 @pytest.mark.parametrize(
@@ -67,6 +67,26 @@ def test_a_file_that_anybody_may_have_called_so_is_told_and_not_certain(exe, uid
     program = recognise("earlyoom", seen("earlyoom", exe, None, uid))
 
     assert ("earlyoom", "oom_daemon", f"its program {exe}", certain) == tuple(program)
+
+
+@pytest.mark.parametrize(
+    ("uid", "foreign", "certain"),
+    [(1000, False, True), (1000, True, False), (1000, None, False), (None, True, False), (0, True, True)],
+)
+def test_where_a_file_lies_means_nothing_where_anybody_may_have_mounted_it_there(uid, foreign, certain):
+    program = recognise("earlyoom", seen("earlyoom", "/usr/bin/earlyoom", None, uid, foreign=foreign))
+
+    assert ("earlyoom", certain) == (program.name, program.certain)
+
+
+def test_a_daemon_with_a_user_of_its_own_is_known_by_its_unit_where_its_file_does_not_tell():
+    program = recognise("earlyoom", seen("earlyoom", "/usr/bin/earlyoom", "/system.slice/earlyoom.service", 62583))
+
+    assert program.certain
+    cgroup = "/system.slice/earlyoom.service"
+    program = recognise("earlyoom", seen("earlyoom", "/usr/bin/earlyoom", cgroup, 62583, foreign=True))
+
+    assert ("its unit earlyoom.service", True) == (program.known_by, program.certain)
 
 
 @pytest.mark.parametrize("name", TRADES)

@@ -22,7 +22,7 @@ def seen(scene: Scene, pid: int, *line: SeenProgram) -> None:
 
 
 def one(depth: int, pid: int, comm: str, exe: str | None = None, **more: Any) -> SeenProgram:
-    return SeenProgram(depth=depth, tgid=pid, start_ns=START, comm=comm, exe=exe, **more)
+    return SeenProgram(depth=depth, tgid=pid, start_ns=START, comm=comm, exe=exe, **({"foreign_user_ns": False} | more))
 
 
 def by(comm: str, pid: int = 812) -> dict[str, Any]:

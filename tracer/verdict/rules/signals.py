@@ -119,7 +119,8 @@ def _headline(case: Case, death: Death, cause: Cause, sent_by: Sender | None) ->
         return f"Ended by {name}, and who sent it was not observed"
     assert death.by is not None
     if cause == "userspace_oom_daemon":
-        return f"Ended by an OOM daemon: {name} from {senders.sender_name(case.story, death.by)}"
+        ended = "Ended" if sent_by.kind == "daemon" else "Probably ended"
+        return f"{ended} by an OOM daemon: {name} from {senders.sender_name(case.story, death.by)}"
     return f"Ended by {name} from {senders.sender_name(case.story, death.by)}"
 
 
