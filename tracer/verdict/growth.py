@@ -21,6 +21,9 @@ WINDOW_NS = 300 * NS_PER_S
 MIN_GROWTH_BYTES = 8 * MIB
 CULPRIT_SHARE = 0.6
 """Of all growth in the window. Chosen for "no doubt", not fitted: below it nobody is named."""
+LEAD_FACTOR = 3
+"""Where all had grown as they began (a rank imports, and loads its model): the culprit grew this many times what the
+next did, and outweighs all others over the second half of the time."""
 ALIKE_FACTOR = 2
 """Processes of one role grew alike where the most grown did no more than this times what the least grown did."""
 AFTER_NS = 250 * NS_PER_MS
@@ -42,6 +45,12 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def grown_bytes(self) -> int:
         return self.last_bytes - self.first_bytes
+
+    def grown_since(self, moment_ns: int) -> int:
+        """From the last value known by then on."""
+        return self.last_bytes - next(
+            (size for at_ns, size in reversed(self.points) if at_ns <= moment_ns), self.first_bytes
+        )
 
     @property
     def rate_bytes_per_s(self) -> float | None:
@@ -94,7 +103,7 @@ def culprit(story: Story, found: Sequence[Growth], shared_bytes: int = 0) -> Cul
     total = sum(g.grown_bytes for g in growing)
     if growing and growing[0].grown_bytes < CULPRIT_SHARE * (growing[0].grown_bytes + shared_bytes):
         return None
-    if not growing or growing[0].grown_bytes < max(MIN_GROWTH_BYTES, CULPRIT_SHARE * total):
+    if not growing or growing[0].grown_bytes < MIN_GROWTH_BYTES:
         return None
     top = growing[0]
     others = total - top.grown_bytes
@@ -104,9 +113,26 @@ def culprit(story: Story, found: Sequence[Growth], shared_bytes: int = 0) -> Cul
         why += f"; the other process of the job {format_bytes(others)}"
     elif len(found) > 2:
         why += f"; the other {len(found) - 1} processes of the job together {format_bytes(others)}"
+    if top.grown_bytes < CULPRIT_SHARE * total:
+        late = _lately(growing)
+        if late is None:
+            return None
+        why += f", {late}"
     start_ns = story.tree.processes[top.id].start_ns
     who, pids = describe(story, top.id), ns_pids(story, top.id)
     return Culprit(pid=top.id.tgid, start_ns=start_ns, why=why, who=who, ns_pids=pids)
+
+
+def _lately(growing: Sequence[Growth]) -> str | None:
+    """What the others grew in the second half of the time, where the first one leads and stands out there."""
+    top, others = growing[0], growing[1:]
+    from_ns, until_ns = min(g.first_ns for g in growing), max(g.last_ns for g in growing)
+    half_ns = until_ns - (until_ns - from_ns) // 2
+    own, rest = top.grown_since(half_ns), sum(max(0, g.grown_since(half_ns)) for g in others)
+    leads = top.grown_bytes >= LEAD_FACTOR * max(g.grown_bytes for g in others)
+    if not leads or own < max(MIN_GROWTH_BYTES, CULPRIT_SHARE * (own + rest)):
+        return None
+    return f"{format_bytes(rest)} of it in the last {format_duration(until_ns - half_ns)}"
 
 
 def together(story: Story, found: Sequence[Growth], shared_bytes: int = 0) -> str | None:

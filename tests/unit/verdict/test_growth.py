@@ -247,6 +247,47 @@ def test_a_culprit_is_told_with_what_the_others_grew() -> None:
     assert "60 MiB more in 1.0 s; the other 2 processes of the job together 10 MiB" == of_three.why
 
 
+def over_time(pid: int, *sizes_mib: int) -> Growth:
+    """One reading a second."""
+    points = tuple((second * NS_PER_S, size * MIB) for second, size in enumerate(sizes_mib))
+    (first_ns, first), (last_ns, last) = points[0], points[-1]
+    return Growth(
+        id=identity(pid), first_ns=first_ns, last_ns=last_ns, first_bytes=first, last_bytes=last, points=points
+    )
+
+
+@pytest.mark.parametrize(
+    ("leaking", "others", "named"),
+    [
+        ((0, 0, 0, 300, 600), [(0, 180, 200, 200, 200)] * 4, True),
+        ((0, 0, 0, 300, 590), [(0, 180, 200, 200, 200)] * 4, False),  # not three times what another one grew
+        ((0, 500, 600, 600, 600), [(0, 180, 200, 200, 200)] * 4, False),  # it grew at the beginning as well
+        ((0, 0, 0, 300, 600), [(0, 0, 0, 100, 200)] * 4, False),  # and so did the others towards the end
+        ((0, 0, 0, 300, 600), [(0, 0, 75, 100, 200)] * 3 + [(0, 200, 200, 200, 200)], True),
+        ((0, 0, 0, 300, 600), [(0, 0, 75, 100, 200)] * 4 + [(0, 200, 200, 200, 200)], False),
+    ],
+)
+def test_where_all_grew_as_they_began_the_culprit_leads_and_outweighs_them_later(
+    leaking: tuple[int, ...], others: list[tuple[int, ...]], named: bool
+) -> None:
+    found = [over_time(WORKERS[0], *leaking)]
+    found += [over_time(WORKERS[0] + 1 + place, *sizes) for place, sizes in enumerate(others)]
+    told = culprit(Story(job().events), sorted(found, key=lambda g: -g.grown_bytes))
+
+    assert (WORKERS[0] if named else None) == (told and told.pid)
+
+
+def test_a_culprit_of_the_second_half_is_told_with_what_the_others_grew_in_it() -> None:
+    found = [over_time(WORKERS[0], 0, 0, 0, 300, 600), *[over_time(p, 0, 150, 180, 190, 200) for p in (1, 2, 3)]]
+    told = culprit(Story(job().events), found)
+
+    assert told is not None
+    assert (
+        "600 MiB more in 4.0 s; the other 3 processes of the job together 600 MiB, 60 MiB of it in the last 2.0 s"
+        == told.why
+    )
+
+
 @pytest.mark.parametrize(
     ("sizes", "shared_mib", "words"),
     [
