@@ -48,8 +48,13 @@ def build(case: Case, primary: Finding, downed: set[ProcessId]) -> tuple[Entry, 
         *said_rows.rows(case, primary),
         *cuda_rows.rows(case, primary),
     ]
-    ordered = sorted(entries, key=lambda e: (e.at_ns, e.kind != "memory", e.who))
+    ordered = sorted(entries, key=_place)
     return tuple(_thinned(folded(ordered)))
+
+
+def _place(entry: Entry) -> tuple[int, bool, tuple[int, ...], str]:
+    """In time order; of what was read at once lines of the log stand as they were written."""
+    return entry.at_ns, entry.kind != "memory", entry.evidence if entry.kind == "log" else (), entry.who
 
 
 def _thinned(entries: Sequence[Entry]) -> Iterable[Entry]:

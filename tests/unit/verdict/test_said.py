@@ -195,6 +195,18 @@ def test_what_is_said_twice_is_shown_once() -> None:
     assert rows(events, line(at_ns, text="x"), line(at_ns + 1, text="x")) == [("worker 2", "x (2 times)")]
 
 
+def test_lines_that_were_read_at_once_stand_as_they_were_written() -> None:
+    events = worker_killed()
+    at_ns = died_ns(events) + NS_PER_MS
+    texts = ["one", "two", "three"]
+    lines = [
+        line(at_ns, about="exception", text=t, pids=(), signal=None, rank=r)
+        for t, r in zip(texts, (3, None, 1), strict=True)
+    ]
+
+    assert texts == [text for _, text in rows(events, *lines)]
+
+
 def test_an_error_file_is_told_under_the_rank_whose_it_was() -> None:
     events = worker_killed()
     spoken = line(died_ns(events) + NS_PER_MS, "exception", text="ValueError: x", stream="error_file", pids=(),
