@@ -14,13 +14,17 @@ from tracer.events import ProcessId, SenderSeen, SignalSent, TmpfsSample, proces
 from tracer.units import format_duration
 from tracer.verdict import people, senders
 from tracer.verdict.deaths import signal_name
-from tracer.verdict.first import before, failures
+from tracer.verdict.first import apart, before, failures
 from tracer.verdict.incident import TRAINING_ROLES, Case, Finding
 
 
-def as_first(case: Case, finding: Finding) -> Finding:
-    """A finding as the first failure: no longer proved where something may have come before it."""
-    finding = _with_caveats(finding, _had_failed(case, finding))
+def as_first(case: Case, finding: Finding, others: Iterable[Finding] = ()) -> Finding:
+    """A finding as the first failure: no longer proved where something may have come before it.
+
+    Args:
+        others: that it does not explain.
+    """
+    finding = _with_caveats(finding, (*_had_failed(case, finding), *_failed_since(case, finding, others)))
     incident = finding.incident
     if incident.strength != "proved" or not _rests_on_the_others(finding):
         return finding
@@ -49,6 +53,15 @@ def _had_failed(case: Case, finding: Finding) -> Iterable[str]:
         who, code = people.describe(case.story, one.ids[0]), one.incident.exit_code
         more = f"; so had {count} more" if count else ""
         yield f"{ago} before, {who} had exited by itself with status {code}{more}."
+
+
+def _failed_since(case: Case, finding: Finding, others: Iterable[Finding]) -> Iterable[str]:
+    """Of what failed by itself after a helper was killed: the two may have nothing to do with each other."""
+    since = {one.ids for one in apart(case, finding)} & {one.ids for one in others}
+    for one in [one for one in apart(case, finding) if one.ids in since][:1]:
+        later = format_duration(one.at_ns - finding.at_ns)
+        who, code = people.describe(case.story, one.ids[0]), one.incident.exit_code
+        yield f"Whether {who}, which exited with status {code} {later} later, failed because of that was not seen."
 
 
 def _rests_on_the_others(finding: Finding) -> bool:

@@ -103,7 +103,16 @@ class Cascades:
             return None
         if death.at_ns - self._last_ns.get(id(root), root.at_ns) > WAITED_NS:
             return None
-        return _how_downed(self._case, root, death, lambda one: one in root.ids or self._downed.get(one) is root)
+        return _how_downed(self._case, root, death, self)
+
+    def fell(self, root: Finding, identity: ProcessId) -> bool:
+        """Whether this process is a victim of an incident, or went down because of it."""
+        return identity in root.ids or self._downed.get(identity) is root
+
+    def hit_the_training(self, root: Finding) -> bool:
+        """Whether an incident has taken a process that trains."""
+        downed = (one.death.id for one in self.of(root))
+        return any(_trains(self._case, identity) for identity in (*root.ids, *downed))
 
     def _passed_on(self, death: Death) -> Finding | None:
         """A launcher ends the others because a process that it had started failed: what had ended that one."""
@@ -181,7 +190,7 @@ def _successor_ns(case: Case, member: Member, at_ns: int) -> int | None:
     return None
 
 
-def _how_downed(case: Case, root: Finding, death: Death, fell: Callable[[ProcessId], bool]) -> str | None:
+def _how_downed(case: Case, root: Finding, death: Death, cascades: Cascades) -> str | None:
     story, victim, by_itself = case.story, root.ids[0], ""
     if death.by is not None and death.signal:
         sent_by = senders.sender(story, death.by)
@@ -193,14 +202,14 @@ def _how_downed(case: Case, root: Finding, death: Death, fell: Callable[[Process
                 return None
             return f"{death.status} from {people.short(story, senders.sender_id(death.by))}"
         if sent_by.kind == "kernel" and death.signal == 9:
-            return _torn_down(case, root, death, fell)
+            return _torn_down(case, root, death, lambda one: cascades.fell(root, one))
         if sent_by.kind in {"outside", "daemon"}:
             # By a name alone it is nobody: then its kill is an incident of its own.
             by_trade = sent_by.kind == "daemon" and sent_by.trade in STOPPERS
             return _stopped_after(case, root, death) if by_trade else None
-    related = (
-        story.tree.is_ancestor(death.id, victim) or story.tree.is_ancestor(victim, death.id) or _trains(case, death.id)
-    )
+    # What trains fails with what trained, even on the other side of a connection. Of a helper's end that is not known.
+    in_line = story.tree.is_ancestor(death.id, victim) or story.tree.is_ancestor(victim, death.id)
+    related = in_line or (_trains(case, death.id) and cascades.hit_the_training(root))
     if not related or not (death.failed or story.tree.is_ancestor(victim, death.id)):
         return None
     return f"{death.status}{by_itself}"

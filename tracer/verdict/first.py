@@ -55,6 +55,13 @@ def failures(case: Case) -> Sequence[Finding]:
     return [exited.of_member(case, d) for d in failed if not told_by_the_job(case, d)]
 
 
+def apart(case: Case, primary: Finding) -> Sequence[Finding]:
+    """Failures after an OOM kill of what has no part in the training: they may have nothing to do with it."""
+    if primary.kind != "oom" or any(_in_training(case, one) for one in primary.ids):
+        return []
+    return [f for f in failures(case) if f.at_ns > primary.at_ns]
+
+
 def before(case: Case, finding: Finding, failed: Sequence[Finding]) -> Sequence[Finding]:
     """Of failures those that the job had not got over when something was done to it."""
     earlier = [f for f in failed if f.at_ns < finding.at_ns and f.ids[0] not in finding.ids]

@@ -77,6 +77,53 @@ def test_two_failures_far_apart_have_each_its_own_collateral() -> None:
     ]
 
 
+HELPER, HELPER_OF_RANK_0 = 300, 301
+
+
+def with_helpers() -> Scene:
+    scene = begun()
+    scene.fork(HELPER, LAUNCHER, comm="helper")
+    scene.fork(HELPER_OF_RANK_0, RANKS[0], comm="manager")
+    scene.pass_time(NS_PER_S)
+    return scene
+
+
+def test_a_rank_that_fails_after_a_helper_was_killed_may_have_failed_of_something_else() -> None:
+    scene = with_helpers()
+    scene.kill(HELPER, comm="helper")
+    scene.pass_time(4 * NS_PER_S)
+    scene.exit(RANKS[0], 1 << 8)
+    scene.pass_time(NS_PER_MS)
+    stopped(scene, *RANKS[1:])
+    report = judge(scene.finish())
+
+    assert (
+        told(report)
+        == [
+            ("host_oom_cgroup", HELPER, {LAUNCHER}),  # which had started it
+            ("exited", RANKS[0], set(RANKS[1:])),
+        ]
+    )
+    assert any(
+        f"rank 0 (pid {RANKS[0]}), which exited with status 1 4.0 s later, failed because of that" in one
+        for one in primary(report).caveats
+    )
+
+
+def test_a_rank_whose_helper_was_killed_and_those_that_fail_with_it_are_its_collateral() -> None:
+    scene = with_helpers()
+    scene.kill(HELPER_OF_RANK_0, comm="manager")
+    scene.pass_time(4 * NS_PER_S)
+    scene.exit(RANKS[0], 1 << 8)
+    scene.pass_time(NS_PER_MS)
+    scene.exit(RANKS[1], 1 << 8)
+    stopped(scene, *RANKS[2:])
+    report = judge(scene.finish())
+
+    assert told(report) == [("host_oom_cgroup", HELPER_OF_RANK_0, {*RANKS, LAUNCHER})]
+    assert not any("was not seen" in one for one in primary(report).caveats)
+
+
 def test_what_fails_soon_after_in_the_line_of_the_first_is_the_firsts() -> None:
     scene = begun()
     scene.kill(worker(0))
