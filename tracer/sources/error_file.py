@@ -15,6 +15,7 @@ from tracer.sources.procfs import read_stat
 from tracer.units import NS_PER_S
 
 PATIENCE_S = 1.5
+READ = '[ -f "$1" ] && exec head -c "$2" -- "$1"'
 _SPREAD_S = 2
 """So far the file's own whole seconds may lie from when it was written."""
 
@@ -30,8 +31,8 @@ class UserReader:
     def read(self, path: str) -> bytes | None:
         """The file, if this user may read it and it is no longer than one may be. **Slow**: for a helper thread.
 
-        By a process of its own: ids belong to a process, and ours needs root meanwhile. What never ends, as
-        reading a named pipe, is ended.
+        By a process of its own: ids belong to a process, and ours needs root meanwhile. What is no file, as a named
+        pipe, is not waited for, since other ranks' files are read behind it; what takes too long is ended.
         """
         if not path.startswith("/"):
             return None
@@ -39,7 +40,7 @@ class UserReader:
         groups = [self.gid] if self.groups is None else list(self.groups)
         try:
             done = subprocess.run(
-                ["head", "-c", str(MAX_BYTES + 1), "--", path],
+                ["sh", "-c", READ, "sh", path, str(MAX_BYTES + 1)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

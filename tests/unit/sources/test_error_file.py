@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import SLOWER
 from tracer.sources import error_file
 from tracer.sources.error_file import UserReader, read_error_file, reader_for
 from tracer.sources.procfs import read_stat
@@ -61,6 +62,24 @@ def test_what_never_ends_is_given_up(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.timeout(30 * SLOWER)
+def test_what_is_no_file_is_not_waited_for_since_other_ranks_files_come_behind_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(error_file, "PATIENCE_S", 3600)
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "link").symlink_to(tmp_path / "fifo")
+    (tmp_path / "endless").symlink_to("/dev/zero")
+
+    assert [None] * 3 == [OURS.read(str(tmp_path / name)) for name in ("fifo", "link", "endless")]
+
+
+@pytest.mark.parametrize("name", ["a $(touch b) \"';`*", "-rf", "  ", "\n"])
+def test_no_name_of_a_file_means_anything_else(tmp_path, name):
+    (tmp_path / name).write_bytes(b"{}")
+
+    assert b"{}" == OURS.read(str(tmp_path / name))
+    assert [name] == os.listdir(tmp_path)
+
+
 def test_root_reads_it_with_the_callers_rights_alone():
     nobody = UserReader(65534, 65534, (65534,))
     folder = Path(tempfile.mkdtemp(dir="/tmp"))
