@@ -14,17 +14,20 @@ from tracer.events import ProcessId, SenderSeen, SignalSent, TmpfsSample, proces
 from tracer.units import format_duration
 from tracer.verdict import people, senders
 from tracer.verdict.deaths import signal_name
-from tracer.verdict.first import apart, before, failures
+from tracer.verdict.failures import Failures
 from tracer.verdict.incident import TRAINING_ROLES, Case, Finding
 
 
-def as_first(case: Case, finding: Finding, others: Iterable[Finding] = ()) -> Finding:
+def as_first(case: Case, finding: Finding, others: Iterable[Finding], failed: Failures) -> Finding:
     """A finding as the first failure: no longer proved where something may have come before it.
 
     Args:
         others: that it does not explain.
+        failed: what failed by itself.
     """
-    finding = _with_caveats(finding, (*_had_failed(case, finding), *_failed_since(case, finding, others)))
+    finding = _with_caveats(
+        finding, (*_had_failed(case, finding, failed), *_failed_since(case, finding, others, failed))
+    )
     incident = finding.incident
     if incident.strength != "proved" or not _rests_on_the_others(finding):
         return finding
@@ -42,26 +45,24 @@ def _with_caveats(finding: Finding, caveats: Iterable[str]) -> Finding:
     )
 
 
-def _had_failed(case: Case, finding: Finding) -> Iterable[str]:
+def _had_failed(case: Case, finding: Finding, failed: Failures) -> Iterable[str]:
     """A job of which one rank had failed may hang, and is ended for that: the blow is seen, its reason is not."""
-    if finding.kind == "end":
-        return
-    found = before(case, finding, failures(case))
+    found = [] if finding.kind == "end" else list(failed.before(finding))
     if found:
-        one, count = found[0], len(found) - 1
-        ago = format_duration(finding.at_ns - one.at_ns)
-        who, code = people.describe(case.story, one.ids[0]), one.incident.exit_code
-        more = f"; so had {count} more" if count else ""
-        yield f"{ago} before, {who} had exited by itself with status {code}{more}."
+        one = found[0]
+        ago, who = format_duration(finding.at_ns - one.at_ns), people.describe(case.story, one.id)
+        more = f"; so had {len(found) - 1} more" if len(found) > 1 else ""
+        yield f"{ago} before, {who} had exited by itself with status {one.code}{more}."
 
 
-def _failed_since(case: Case, finding: Finding, others: Iterable[Finding]) -> Iterable[str]:
+def _failed_since(case: Case, finding: Finding, others: Iterable[Finding], failed: Failures) -> Iterable[str]:
     """Of what failed by itself after a helper was killed: the two may have nothing to do with each other."""
-    since = {one.ids for one in apart(case, finding)} & {one.ids for one in others}
-    for one in [one for one in apart(case, finding) if one.ids in since][:1]:
-        later = format_duration(one.at_ns - finding.at_ns)
-        who, code = people.describe(case.story, one.ids[0]), one.incident.exit_code
-        yield f"Whether {who}, which exited with status {code} {later} later, failed because of that was not seen."
+    unexplained = {one.ids for one in others}
+    one = next((one for one in failed.apart(finding) if one.ids in unexplained), None)
+    if one is not None:
+        later, who = format_duration(one.at_ns - finding.at_ns), people.describe(case.story, one.ids[0])
+        status = one.incident.exit_code
+        yield f"Whether {who}, which exited with status {status} {later} later, failed because of that was not seen."
 
 
 def _rests_on_the_others(finding: Finding) -> bool:

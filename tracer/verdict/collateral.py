@@ -48,7 +48,9 @@ class Cascades:
         self._of: dict[int, list[Downed]] = {}
         self._last_ns: dict[int, int] = {}
         self._failed: dict[ProcessId, Sequence[Death]] = {}
-        self._over: Mapping[int, int | None] = {id(f): got_over(case, f) for f in (primary, *findings)}
+        self._over: Mapping[int, int | None] = {
+            id(f): got_over(case, f.ids[0], f.at_ns) if f.ids else None for f in (primary, *findings)
+        }
         self.roots: list[Finding] = []
         self._sort(findings)
 
@@ -166,10 +168,10 @@ def of_the_driver(finding: Finding) -> bool:
     return incident.cause in {"cuda_oom", "pinned_host_memory"} and incident.proof[0].status == "present"
 
 
-def got_over(case: Case, finding: Finding) -> int | None:
-    """When the place of its victim was taken again: the same rank started anew, or, later, the same worker of it."""
-    chain = case.story.tree.chain(finding.ids[0]) if finding.ids else None
-    moments = (_successor_ns(case, member, finding.at_ns) for member in (chain or ())[1:])
+def got_over(case: Case, identity: ProcessId, at_ns: int) -> int | None:
+    """When the place of a process was taken again: the same rank started anew, or, later, the same worker of it."""
+    chain = case.story.tree.chain(identity)
+    moments = (_successor_ns(case, member, at_ns) for member in (chain or ())[1:])
     return min((moment for moment in moments if moment is not None), default=None)
 
 

@@ -8,9 +8,8 @@ from tracer.units import NS_PER_S
 from tracer.verdict import senders
 from tracer.verdict.blows import is_one_blow
 from tracer.verdict.collateral import got_over
-from tracer.verdict.incident import TRAINING_ROLES, Case, Finding
-from tracer.verdict.rules import exited
-from tracer.verdict.terminations import told_by_the_job
+from tracer.verdict.failures import Failures, trains
+from tracer.verdict.incident import Case, Finding
 from tracer.verdict.windows import SOON_NS
 
 REPEATED_NS = 5 * NS_PER_S
@@ -19,12 +18,13 @@ REFUSED = frozenset({"shm_exhausted", "cuda_oom", "pinned_host_memory"})
 """Memory of another kind that a process could not do without."""
 
 
-def first_failure(case: Case, findings: Sequence[Finding], end: Finding) -> Finding:
+def first_failure(case: Case, findings: Sequence[Finding], end: Finding, failed: Failures) -> Finding:
     """The finding that started the failure; `end` where there was none.
 
     Args:
         findings: in time order.
         end: the job's own end.
+        failed: what failed by itself.
     """
     ooms = [f for f in findings if f.kind == "oom"]
     if case.root_death is not None and not case.root_death.failed:
@@ -32,8 +32,7 @@ def first_failure(case: Case, findings: Sequence[Finding], end: Finding) -> Find
         return ooms[0] if ooms else end
     explained = _explains_the_status(case)
     heavy = [f for f in findings if _can_have_failed_it(case, f, explained)]
-    failed = failures(case)
-    heavy = [f for f in heavy if not (_was_got_over(case, f, heavy) or _follows_a_failure(case, f, failed))]
+    heavy = [f for f in heavy if not (_was_got_over(case, f, heavy) or _follows_a_failure(f, failed))]
     if heavy:
         beside = [f for f in findings if f.kind == "inside" and _is_child(case, f.ids[0])]
         return _uppermost(case, [*heavy, *beside], heavy)
@@ -41,7 +40,7 @@ def first_failure(case: Case, findings: Sequence[Finding], end: Finding) -> Find
         return next((f for f in findings if f.ids[0] == explained), end)
     # Of its own accord: told only where nothing was done to the job, since a launcher may have got over it.
     light = [f for f in findings if f.kind == "inside" and _has_part(case, f.ids[0])]
-    light += failed
+    light += failed.findings
     for candidates in (ooms, light):
         if candidates:
             return _uppermost(case, candidates, candidates)
@@ -49,28 +48,9 @@ def first_failure(case: Case, findings: Sequence[Finding], end: Finding) -> Find
     return deaths[0] if deaths and case.root_death is None else end
 
 
-def failures(case: Case) -> Sequence[Finding]:
-    """What has a part in the training and failed by itself, in time order."""
-    failed = [d for d in case.deaths if d.code and d is not case.root_death and _in_training(case, d.id)]
-    return [exited.of_member(case, d) for d in failed if not told_by_the_job(case, d)]
-
-
-def apart(case: Case, primary: Finding) -> Sequence[Finding]:
-    """Failures after an OOM kill of what has no part in the training: they may have nothing to do with it."""
-    if primary.kind != "oom" or any(_in_training(case, one) for one in primary.ids):
-        return []
-    return [f for f in failures(case) if f.at_ns > primary.at_ns]
-
-
-def before(case: Case, finding: Finding, failed: Sequence[Finding]) -> Sequence[Finding]:
-    """Of failures those that the job had not got over when something was done to it."""
-    earlier = [f for f in failed if f.at_ns < finding.at_ns and f.ids[0] not in finding.ids]
-    return [f for f in earlier if (got_over(case, f) or finding.at_ns) >= finding.at_ns]
-
-
-def _follows_a_failure(case: Case, finding: Finding, failed: Sequence[Finding]) -> bool:
+def _follows_a_failure(finding: Finding, failed: Failures) -> bool:
     """Whether the job ended one of its processes when another had failed: a watchdog in it does so because of that."""
-    return finding.kind == "inside" and bool(before(case, finding, failed))
+    return finding.kind == "inside" and any(True for _ in failed.before(finding))
 
 
 def _can_have_failed_it(case: Case, finding: Finding, explained: ProcessId | None) -> bool:
@@ -81,9 +61,9 @@ def _can_have_failed_it(case: Case, finding: Finding, explained: ProcessId | Non
         by = death.by if death is not None else None
         sender = senders.sender_id(by) if by is not None else None
         # A helper that the job ended by itself is tidied up, whatever else went wrong.
-        involved = _in_training(case, identity) or identity in case.tops
-        return involved and (sender is None or not _in_training(case, sender))
-    if any(_in_training(case, one) or one in case.tops for one in finding.ids):
+        involved = trains(case, identity) or identity in case.tops
+        return involved and (sender is None or not trains(case, sender))
+    if any(trains(case, one) or one in case.tops for one in finding.ids):
         return True
     end = case.root_death
     if finding.kind == "oom" or finding.incident.cause in REFUSED:
@@ -96,7 +76,7 @@ def _was_got_over(case: Case, finding: Finding, heavy: Sequence[Finding]) -> boo
 
     The same once more is the same failure, and its first time is told.
     """
-    over_ns = got_over(case, finding)
+    over_ns = got_over(case, finding.ids[0], finding.at_ns) if finding.ids else None
     if over_ns is None:
         return False
     return any(f.at_ns > over_ns and f.incident.cause != finding.incident.cause for f in heavy)
@@ -115,7 +95,7 @@ def _explains_the_status(case: Case) -> ProcessId | None:
         for d in case.deaths
         if d is not end
         and _is_child(case, d.id)
-        and not _in_training(case, d.id)
+        and not trains(case, d.id)
         and (d.code == end.code if not d.signal else 128 + d.signal == end.code)
         and 0 <= end.at_ns - d.at_ns <= REPEATED_NS
     ]
@@ -131,12 +111,7 @@ def _is_child(case: Case, identity: ProcessId) -> bool:
 
 
 def _has_part(case: Case, identity: ProcessId) -> bool:
-    return _in_training(case, identity) or identity in case.tops or _is_child(case, identity)
-
-
-def _in_training(case: Case, identity: ProcessId) -> bool:
-    role = case.story.roles.get(identity)
-    return role is not None and role.name in TRAINING_ROLES
+    return trains(case, identity) or identity in case.tops or _is_child(case, identity)
 
 
 def _uppermost(case: Case, candidates: Iterable[Finding], sure: Sequence[Finding]) -> Finding:

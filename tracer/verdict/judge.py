@@ -9,7 +9,8 @@ from tracer.events import AnyEvent
 from tracer.verdict.before import as_first
 from tracer.verdict.blows import as_one, gathered
 from tracer.verdict.collateral import Cascades, of_nobody_known
-from tracer.verdict.first import apart, first_failure
+from tracer.verdict.failures import Failures
+from tracer.verdict.first import first_failure
 from tracer.verdict.incident import Case, Finding
 from tracer.verdict.model import Collateral, Job, Report, Verdict
 from tracer.verdict.reconcile import caveats
@@ -40,17 +41,18 @@ def judge(events: Iterable[AnyEvent], *, recording: str | None = None) -> Report
     ended = [f for f in (*ended, *sigterm.find(case)) if not set(f.ids) <= of_cuda]
     findings = sorted([*host_oom.find(case), *counts, *refused, *ended], key=lambda f: (f.at_ns, f.ids))
     stalls = list(stall.find(case))
-    primary = first_failure(case, findings, end)
+    failed = Failures(case)
+    primary = first_failure(case, findings, end, failed)
     if primary is end and case.root_death is None and stalls:
         primary = stalls[0]  # it still runs, and this is why it gets no further
-    cascades = Cascades(case, primary, [*(f for f in findings if f.kind in {"oom", "death"}), *apart(case, primary)])
+    cascades = Cascades(case, primary, [*(f for f in findings if f.kind in {"oom", "death"}), *failed.apart(primary)])
     downed = {one.death.id for root in cascades.roots for one in cascades.of(root)}
     covered = downed if of_nobody_known(primary) else downed | set(primary.ids)
     # What went down because of another incident is told there, not as one of its own.
     others = [f for f in cascades.roots if f is not primary and (not set(f.ids) <= covered or of_nobody_known(f))]
     others += [f for f in stalls if f is not primary]
     told, *others = [_with(as_one(group), cascades.told(group)) for group in gathered([primary, *others])]
-    told = as_first(case, told, others)
+    told = as_first(case, told, others, failed)
     ordered = sorted([told, *others], key=lambda f: (f.at_ns, f.ids))
     verdict = Verdict(
         primary=ordered.index(told),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.unit.verdict.scenes import LAUNCHER, Scene
+from tests.unit.verdict.scenes import LAUNCHER, Scene, start_of
 from tracer.events import AnyEvent, Note
 from tracer.verdict.judge import judge
 
@@ -43,6 +43,22 @@ def deep_chain(count: int) -> list[AnyEvent]:
     return scene.finish()
 
 
+def failed_and_ended(count: int) -> list[AnyEvent]:
+    """Of as many ranks each second one fails by itself, and a watchdog of the job ends the others."""
+    scene = Scene()
+    scene.begin()
+    scene.fork(300, LAUNCHER, comm="watchdog")
+    for pid in range(100_000, 100_000 + count):
+        scene.fork(pid, LAUNCHER)
+        scene.seen(pid, LAUNCHER, "python3", {"RANK": str(pid), "TORCHELASTIC_RUN_ID": "x"})
+    for pid in range(100_000, 100_000 + count):
+        scene.pass_time(1)
+        if pid % 2:
+            scene.signal(pid, 9, sender_tgid=300, sender_tid=300, sender_start_ns=start_of(300))
+        scene.exit(pid, 9 if pid % 2 else 1 << 8)
+    return scene.finish()
+
+
 def remarks(count: int) -> list[AnyEvent]:
     scene = Scene()
     scene.begin()
@@ -51,19 +67,24 @@ def remarks(count: int) -> list[AnyEvent]:
     return scene.finish(0)
 
 
+def seconds(make: Callable[[int], list[AnyEvent]], count: int) -> float:
+    events = make(count)
+    began = time.process_time()
+    judge(events)
+    return time.process_time() - began
+
+
 @pytest.mark.parametrize("make", [own_kills, outside_kills, deep_chain, remarks])
 def test_ten_times_the_events_take_nowhere_near_a_hundred_times_as_long(
     make: Callable[[int], list[AnyEvent]],
 ) -> None:
-    def seconds(count: int) -> float:
-        events = make(count)
-        began = time.process_time()
-        judge(events)
-        return time.process_time() - began
-
-    few, many = seconds(200), seconds(2000)
+    few, many = seconds(make, 200), seconds(make, 2000)
 
     assert many < 60 * max(few, 0.03)
+
+
+def test_a_thousand_ranks_that_fail_or_are_ended_take_no_thousand_times_as_long_as_a_hundred() -> None:
+    assert seconds(failed_and_ended, 1000) < 60 * max(seconds(failed_and_ended, 100), 0.03)
 
 
 def test_remarks_are_told_up_to_a_number() -> None:
