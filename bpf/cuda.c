@@ -148,10 +148,10 @@ int on_cuda_return(struct pt_regs *ctx)
 	} else if (entered.function.action != CUDA_TELLS) {
 		cuda_allocated(ctx, running, &entered, &told);
 	} else if (!told.result) {
-		running->info_ns = told.now_ns;
-		running->info_free_bytes =
+		running->totals.info_ns = told.now_ns;
+		running->totals.info_free_bytes =
 			cuda_answer(entered.address, entered.function.narrow_address);
-		running->info_total_bytes =
+		running->totals.info_total_bytes =
 			cuda_answer(entered.second, entered.function.narrow_address);
 	}
 	return 0;

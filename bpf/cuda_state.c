@@ -80,16 +80,13 @@ _Static_assert(__builtin_offsetof(struct cuda_totals, registered_calls) ==
 struct cuda_running {
 	struct cuda_totals totals;
 	u64 owner;
-	u64 info_ns;
-	u64 info_free_bytes;
-	u64 info_total_bytes;
 	u64 pinned_told_bytes;
 	u64 told;
 	u64 told_from_ns;
 	u64 waiting_bytes[KINDS * WAITING];
 	/* 0: the place is free. */
 	u64 waiting_ns[KINDS * WAITING];
-	u64 spare[(CUDA_RUNNING_BYTES - sizeof(struct cuda_totals)) / 8 - 7 - 2 * KINDS * WAITING];
+	u64 spare[(CUDA_RUNNING_BYTES - sizeof(struct cuda_totals)) / 8 - 4 - 2 * KINDS * WAITING];
 };
 _Static_assert(sizeof(struct cuda_running) == CUDA_RUNNING_BYTES, "size");
 _Static_assert(__builtin_offsetof(struct cuda_running, owner) == CUDA_OWNER_AT * 8, "owner");
@@ -125,8 +122,12 @@ INLINE struct cuda_running *cuda_process(u32 tgid, u64 start_ns)
 		count(COUNTER_CUDA_LOST);
 		return 0;
 	}
-	if (!running->owner)
+	if (!running->owner) {
+		running->totals.info_ns = ABSENT;
+		running->totals.info_free_bytes = ABSENT;
+		running->totals.info_total_bytes = ABSENT;
 		running->owner = start_ns;
+	}
 	running->totals.tgid = tgid;
 	running->totals.start_ns = start_ns;
 	return running;
@@ -207,9 +208,9 @@ INLINE void cuda_tell(void *ctx, struct cuda_running *running, struct cuda_enter
 	call->managed_bytes = running->totals.managed_bytes;
 	call->pinned_bytes = running->totals.pinned_bytes;
 	call->registered_bytes = running->totals.registered_bytes;
-	call->info_ns = running->info_ns ? running->info_ns : ABSENT;
-	call->info_free_bytes = running->info_ns ? running->info_free_bytes : ABSENT;
-	call->info_total_bytes = running->info_ns ? running->info_total_bytes : ABSENT;
+	call->info_ns = running->totals.info_ns;
+	call->info_free_bytes = running->totals.info_free_bytes;
+	call->info_total_bytes = running->totals.info_total_bytes;
 	call->tgid = id >> 32;
 	call->tid = id;
 	call->symbol = entered->function.symbol;

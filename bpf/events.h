@@ -520,10 +520,13 @@ struct cuda_totals {
 	u64 unknown_frees;
 	u64 untold;
 	u64 calls_untold;
+	u64 info_ns;
+	u64 info_free_bytes;
+	u64 info_total_bytes;
 	u32 tgid;
 	u32 ended;
 };
-_Static_assert(sizeof(struct cuda_totals) == 216, "size");
+_Static_assert(sizeof(struct cuda_totals) == 240, "size");
 _Static_assert(__builtin_offsetof(struct cuda_totals, start_ns) == 16, "start_ns");
 _Static_assert(__builtin_offsetof(struct cuda_totals, first_ns) == 24, "first_ns");
 _Static_assert(__builtin_offsetof(struct cuda_totals, last_ns) == 32, "last_ns");
@@ -548,7 +551,10 @@ _Static_assert(__builtin_offsetof(struct cuda_totals, other_failed) == 176, "oth
 _Static_assert(__builtin_offsetof(struct cuda_totals, unknown_frees) == 184, "unknown_frees");
 _Static_assert(__builtin_offsetof(struct cuda_totals, untold) == 192, "untold");
 _Static_assert(__builtin_offsetof(struct cuda_totals, calls_untold) == 200, "calls_untold");
-_Static_assert(__builtin_offsetof(struct cuda_totals, tgid) == 208, "tgid");
-_Static_assert(__builtin_offsetof(struct cuda_totals, ended) == 212, "ended");
+_Static_assert(__builtin_offsetof(struct cuda_totals, info_ns) == 208, "info_ns");
+_Static_assert(__builtin_offsetof(struct cuda_totals, info_free_bytes) == 216, "info_free_bytes");
+_Static_assert(__builtin_offsetof(struct cuda_totals, info_total_bytes) == 224, "info_total_bytes");
+_Static_assert(__builtin_offsetof(struct cuda_totals, tgid) == 232, "tgid");
+_Static_assert(__builtin_offsetof(struct cuda_totals, ended) == 236, "ended");
 
 #endif

@@ -6,7 +6,7 @@ import time
 from tests.kernel.cuda import totals
 from tests.kernel.workload import start_ns
 from tests.stubs.cuda import DEVICE_BYTES, INVALID_VALUE, OUT_OF_MEMORY, Caller
-from tracer.events import CallWhy, CudaCall, CudaMemory, CudaSymbol
+from tracer.events import CallWhy, CudaCall, CudaMemory, CudaSymbol, CudaTotals
 
 MIB = 1 << 20
 
@@ -33,6 +33,23 @@ def test_a_failed_call_is_told_with_all_that_is_known_at_that_moment(caller, wat
     assert call.info_ns < before_ns
     assert (call.tid, call.comm, call.failed_bytes, call.failed_ns) == (process.pid, "caller", None, None)
     assert calls(watch, process) == [call]
+
+
+def test_what_a_process_is_told_of_its_device_after_a_refusal_stands_in_its_totals(programs, caller, watch):
+    process = caller()
+    process.call(f"cuMemAlloc &0 {3 * MIB}")
+    before = totals(programs, process)
+    process.call(f"cuMemAlloc &1 {2 * DEVICE_BYTES}")
+    asked_ns = time.monotonic_ns()
+    process.call("cuMemGetInfo &2 &3")
+    after = totals(programs, process)
+    process.close()
+    end = watch.wait(CudaTotals, tgid=process.pid)
+
+    assert (before.info_ns, before.info_free_bytes, before.info_total_bytes) == (None, None, None)
+    assert asked_ns < after.info_ns < time.monotonic_ns()
+    assert (after.info_free_bytes, after.info_total_bytes) == (DEVICE_BYTES - 3 * MIB, DEVICE_BYTES)
+    assert (end.info_ns, end.info_free_bytes) == (after.info_ns, after.info_free_bytes)
 
 
 def test_another_result_than_want_of_memory_is_a_failure_too_and_waits_for_nothing(caller, watch, stub):

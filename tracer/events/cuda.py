@@ -111,6 +111,10 @@ class CudaTotals(KernelEvent, frozen=True, kw_only=True, gc=False):
     """Calls whose return, size or address found no room: balances and counts are not to be relied on."""
     calls_untold: u64 = 0
     """Calls that were worth a `CudaCall` and have none, since there were too many at once: all are counted above."""
+    info_ns: u64 | None = None
+    """When it last asked for free and total memory (cuMemGetInfo), and what it was told."""
+    info_free_bytes: u64 | None = None
+    info_total_bytes: u64 | None = None
     tgid: u32
     ended: u32
     """1: sent as the process exited."""

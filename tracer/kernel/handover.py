@@ -44,7 +44,7 @@ CUDA_RUNNING_BYTES = 832
 """What the programs keep of a process that calls CUDA; its first bytes are a record."""
 CUDA_KEY = "=QQII"
 """Of an allocation: its address, whose (`cuda_running.owner`), tgid, kind of number."""
-CUDA_OWNER_AT = 27
+CUDA_OWNER_AT = 30
 """Of `owner` in `cuda_running`, in words: a test holds it against the record's size."""
 
 FOLDERS = ("/tmp", "/dev/shm", "/run", "/var/tmp")  # noqa: S108 - the child makes its own in one of them, with mkdtemp

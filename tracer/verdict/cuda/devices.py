@@ -21,14 +21,21 @@ def samples_at(story: Story, at_ns: int, *, after_ns: int = AFTER_NS) -> dict[st
 
 def used_by(story: Story, ids: Iterable[ProcessId], at_ns: int) -> Sequence[GpuSample]:
     """Of the devices that these processes are known to use; of all, where NVML does not tell who uses which."""
+    return known_to_use(story, ids, at_ns) or _newest(story, at_ns)
+
+
+def known_to_use(story: Story, ids: Iterable[ProcessId], at_ns: int) -> Sequence[GpuSample]:
+    """Of the devices on which NVML shows one of these processes."""
     pids = {identity.tgid for identity in ids}
-    newest = sorted(samples_at(story, at_ns).values(), key=lambda s: (s.index, s.uuid))
     users: dict[str, set[int]] = {}
     for sample in story.of(GpuSample):
         if sample.processes is not None and sample.ts_ns <= at_ns + AFTER_NS:
             users.setdefault(sample.uuid, set()).update(one.pid for one in sample.processes)
-    theirs = [s for s in newest if users.get(s.uuid, set()) & pids]
-    return theirs or newest
+    return [s for s in _newest(story, at_ns) if users.get(s.uuid, set()) & pids]
+
+
+def _newest(story: Story, at_ns: int) -> Sequence[GpuSample]:
+    return sorted(samples_at(story, at_ns).values(), key=lambda s: (s.index, s.uuid))
 
 
 def device(story: Story, uuid: str) -> GpuDevice | None:

@@ -108,6 +108,6 @@ class Cuda:
             return f"{story.missing_events} events are missing from the recording"
         if last is None:
             return "the recording ends before it could say whether records were lost"
-        lost = sum(last.dropped.get(kind, 0) for kind in RELEVANT) + last.unknown + last.short + last.untracked
-        lost += getattr(last, "cuda", 0)
+        lost = sum(last.dropped.get(kind, 0) for kind in RELEVANT)
+        lost += last.unknown + last.short + last.untracked + last.cuda
         return f"{lost} records that matter were lost" if lost else None

@@ -5,11 +5,11 @@ Error 2 has other causes than a full device (address space, a limit of mappings,
 and figures of another moment may be those of before it was filled, or of after pieces were given back.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from tracer.events import CudaCall, CudaSymbol, GpuSample, process_id
+from tracer.events import CudaCall, CudaSymbol, CudaTotals, GpuSample, process_id
 from tracer.units import MIB, NS_PER_S, format_bytes, format_duration
 from tracer.verdict.cuda import devices
 from tracer.verdict.cuda.calls import Failure
@@ -77,19 +77,28 @@ def _text(reading: _Reading, at_ns: int) -> str:
 
 
 def _readings(story: Story, failure: Failure, until_ns: int) -> Sequence[_Reading]:
-    call, found = failure.call, []
-    # A later call may tell what was asked in answer to this one.
-    for told in story.by(CudaCall, lambda e: process_id(e.tgid, e.start_ns), "cuda calls").get(failure.id, ()):
-        if told.info_ns is not None and told.info_free_bytes is not None and abs(told.info_ns - call.ts_ns) <= NEAR_NS:
-            total = told.info_total_bytes
-            found.append(
-                _Reading(told.info_ns, told.info_free_bytes, total, "its device", "cuMemGetInfo", "bpf", told.seq)
-            )
+    call = failure.call
+    if len(devices.known_to_use(story, [failure.id], call.ts_ns)) > 1:
+        return []  # nobody knows which of them a call was for
+    found = list(_asked(story, failure))
     ours = devices.used_by(story, [failure.id], call.ts_ns)
-    if len(ours) != 1:  # of several nobody knows which was asked
+    if len(ours) != 1:
         return found
     found += [_of_nvml(sample) for sample in story.of(GpuSample) if _near(sample, ours[0].uuid, call.ts_ns, until_ns)]
     return found
+
+
+def _asked(story: Story, failure: Failure) -> Iterator[_Reading]:
+    """By the process itself: what a record tells may have been asked in answer to this call, or before it."""
+    calls = story.by(CudaCall, lambda e: process_id(e.tgid, e.start_ns), "cuda calls").get(failure.id, ())
+    totals = story.by(CudaTotals, lambda e: process_id(e.tgid, e.start_ns), "cuda totals").get(failure.id, ())
+    known: set[int] = set()
+    for told in (*calls, *totals):
+        at_ns, free_bytes = told.info_ns, told.info_free_bytes
+        if at_ns is None or free_bytes is None or at_ns in known or abs(at_ns - failure.call.ts_ns) > NEAR_NS:
+            continue
+        known.add(at_ns)
+        yield _Reading(at_ns, free_bytes, told.info_total_bytes, "its device", "cuMemGetInfo", "bpf", told.seq)
 
 
 def _near(sample: GpuSample, uuid: str, at_ns: int, until_ns: int) -> bool:
