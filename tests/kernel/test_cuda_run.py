@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs of jobs that call CUDA: the library is found before they begin, or where they have mapped it."""
 
+import contextlib
 import os
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -14,6 +16,18 @@ from tracer.events import CodeLooked, CudaCall, CudaProbed, CudaTotals
 from tracer.recording import read_recording
 
 MIB = 1 << 20
+# `oomtrace` where the kernel has no link for many functions, on few of them: half a second for each probe that goes.
+ONE_BY_ONE = """
+import sys
+from tracer.kernel import cuda
+from tracer.kernel.probes import Wanted
+cuda.open_cuda.__kwdefaults__["wanted"] = Wanted(cuda=True, one_by_one=True)
+exported = cuda.exported_functions
+few = ("cuMemAlloc_v2", "cuMemFree_v2")
+cuda.exported_functions = lambda fd: {name: at for name, at in exported(fd).items() if name in few}
+from tracer.cli import main
+sys.exit(main())
+"""
 
 
 @pytest.fixture
@@ -176,3 +190,38 @@ def test_a_file_that_only_has_the_name_is_told_so(attaching, tmp_path):
     tracer.communicate(timeout=60 * SLOWER)
 
     assert (found.why_not, found.symbols) == ("it is no library that can be read", ())
+
+
+def uprobes():
+    """Processes that hold a uprobe each by itself, and how many."""
+    found = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            links = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+            if "anon_inode:[perf_event]" in links:
+                found[int(pid)] = links.count("anon_inode:[perf_event]")
+    return found
+
+
+def test_where_probes_stand_one_by_one_the_end_waits_for_none_of_them_and_none_stays(attaching, tmp_path):
+    folder = tmp_path / "lib"
+    library, caller = build_library(folder), build_caller(tmp_path)
+    script = f"printf 'load {library}\\ncall cuMemAlloc &0 5000\\n' | {caller}; read line; exit 3"
+    command = [sys.executable, "-c", ONE_BY_ONE, "run", "--record", attaching.path, "--", "sh", "-c", script]
+    others = uprobes().keys()
+    tracer = subprocess.Popen(
+        list(map(str, command)), cwd=tmp_path, env=attaching.environ | {"LD_LIBRARY_PATH": str(folder)}, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    attaching.started.append(tracer)
+    wait_for(lambda: attaching.path.exists() and recorded(attaching.path, CudaTotals, ended=1), "the calls")
+    held = uprobes()
+    tracer.communicate("\n", timeout=60 * SLOWER)
+    after = {pid for pid in uprobes() if pid not in others}
+    wait_for(lambda: not uprobes().keys() & after, "the last probe to go")
+    [totals] = recorded(attaching.path, CudaTotals, ended=1)
+
+    assert held[tracer.pid] == 4
+    assert tracer.returncode == 3
+    assert tracer.pid not in after
+    assert (totals.device_calls, totals.device_bytes) == (1, 5000)

@@ -14,6 +14,7 @@ from tracer.errors import LoaderFailed
 from tracer.kernel import cudacalls
 from tracer.kernel.bpfcalls import open_uprobes
 from tracer.kernel.handover import CUDA_KEY, CUDA_MAPS, CUDA_OWNER_AT, CUDA_RUNNING_BYTES, Limits, Report
+from tracer.kernel.leaving import leave
 from tracer.kernel.maps import HashMap
 from tracer.kernel.probes import Hook, Wanted
 from tracer.kernel.session import Session, load
@@ -54,6 +55,8 @@ class CudaPrograms:
     def __init__(self, report: Report, descriptors: list[int], uprobes: Uprobes) -> None:
         self.hooks: tuple[Hook, ...] = report.hooks
         self._descriptors = list(descriptors)
+        self._probes: list[int] = []
+        """One by one, which takes long to undo."""
         running, held = descriptors[: len(CUDA_MAPS)]
         self._running = HashMap(running, "=Q", f"={CUDA_RUNNING_BYTES // 8}Q")
         self._held = HashMap(held, f"={struct.calcsize(CUDA_KEY)}s", "=QQ")
@@ -90,10 +93,11 @@ class CudaPrograms:
         return sum(self._held.delete(key) for key in keys if struct.unpack(CUDA_KEY, key)[1] not in living)
 
     def close(self) -> None:
-        """Takes all away; a second call does nothing."""
+        """Takes all away; a second call does nothing. Probes that stand one by one may be hit some seconds longer."""
+        leave(self._probes)
         for descriptor in self._descriptors:
             os.close(descriptor)
-        self._descriptors = []
+        self._descriptors, self._probes = [], []
 
     def __enter__(self) -> "CudaPrograms":  # noqa: PYI034 - typing.Self came with Python 3.11
         return self
@@ -151,7 +155,7 @@ class CudaPrograms:
                     os.close(probe)
                 refused[offset] = error.strerror or str(error)
             else:
-                self._descriptors += probes
+                self._probes += probes
         return refused
 
 
