@@ -138,6 +138,13 @@ static CUresult plain(const char *name)
 API CUresult cuInit(unsigned flags) { (void)flags; return 0; }
 API CUresult cuDriverGetVersion(int *version) { *version = 13000; return 0; }
 API CUresult cuDeviceGetCount(int *count) { *count = 1; return 0; }
+API CUresult cuDeviceGetName(char *name, int bytes, int device)
+{
+	(void)device;
+	snprintf(name, bytes, "stub without a GPU");
+	return 0;
+}
+API CUresult cuCtxSetCurrent(void *context) { (void)context; return 0; }
 
 #define DEVICE_ALLOCATION(name, ...) \
 	API CUresult name(CUdeviceptr *dptr, size_t bytes, ##__VA_ARGS__) \
