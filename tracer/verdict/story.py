@@ -14,8 +14,10 @@ from tracer.events import (
     Attached,
     CgroupSample,
     Clock,
+    CudaProbed,
     Disarmed,
     Event,
+    GpuStatus,
     Header,
     HookStatus,
     JobStarted,
@@ -283,6 +285,8 @@ class Story:
             found.append(f"BPF ({', '.join(named)}{by})")
         elif self.glimpsed:
             found.append("BPF (raw tracepoints, without the kernel's memory)")
+        if any(probed.symbols for probed in self.of(CudaProbed)):
+            found.append("libcuda (uprobes)")
         if self.hook_names("console"):
             found.append("printk (console tracepoint)")
         if "kmsg" in self.hooks and self.hooks["kmsg"].attached:
@@ -290,6 +294,8 @@ class Story:
         if any(sample.usage_bytes is not None for sample in self.of(CgroupSample)):
             version = self.header.cgroup_version if self.header is not None else None
             found.append(f"cgroup v{version} files" if version is not None else "cgroup files")
+        if any(status.available for status in self.of(GpuStatus)):
+            found.append("NVML")
         if bool(self.of(ProcessSample)) or bool(self.of(ProcessSeen)):
             found.append("/proc")
         return tuple(found)

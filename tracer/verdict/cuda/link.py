@@ -185,7 +185,7 @@ def _present(case: Case, watches: Sequence[Watch], held: Held, at_ns: int) -> _T
     if not watched:
         count = "1 process" if len(there) == 1 else f"{len(there)} processes"
         until = min((w.until_ns for w in there if w.until_ns is not None), default=at_ns)
-        as_of = f"as of {format_duration(at_ns - until)} before"
+        as_of = f"as of {format_duration(at_ns - until)} before" if until < at_ns else "looked at until then"
         nobody = f"no process of the job had mapped libcuda ({count}, {as_of}){before}"
         return _Told("present", nobody, "proc", evidence)
     text = _calls_text(cuda, [w.id for w in watches], at_ns)

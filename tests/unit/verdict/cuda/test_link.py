@@ -17,7 +17,17 @@ from tests.unit.verdict.cuda.cuda_scenes import (
     link5,
     started,
 )
-from tests.unit.verdict.scenes import LAUNCHER, RANK, WORKERS, changed, primary, start_of, without, worker_killed
+from tests.unit.verdict.scenes import (
+    KILL_STACK,
+    LAUNCHER,
+    RANK,
+    WORKERS,
+    changed,
+    primary,
+    start_of,
+    without,
+    worker_killed,
+)
 from tracer.events import (
     CodeLooked,
     CudaCall,
@@ -298,6 +308,26 @@ def test_a_failure_for_another_reason_is_no_refusal() -> None:
 
     assert "present" == link.status
     assert "0 of 413 device allocations failed (1 more not for want of memory)" in link.statement
+
+
+def test_where_rounds_of_samples_came_after_the_kill_as_well_nobody_counts_back() -> None:
+    scene = started()
+    scene.rest(2)
+    scene.oom_signal(VICTIM, VICTIM)
+    mark = scene.mark(VICTIM, VICTIM, comm="pt_data_worker")
+    scene.levels(mark)
+    scene.rest(3)
+    scene.exit(VICTIM, 9, oom_marked=1, comm="pt_data_worker")
+    scene.stack(mark, KILL_STACK)
+
+    assert "(6 processes, looked at until then)" in link5(judge(scene.end())).statement
+
+
+def test_what_watched_is_named() -> None:
+    report = judge(host_kill_beside_a_gpu().end())
+
+    assert ("libcuda (uprobes)", "NVML") == tuple(w for w in report.verdict.watched_by if w[0] in "lN")
+    assert ("libcuda (uprobes)" in killed(started()).verdict.watched_by) is False
 
 
 def test_processes_that_ended_well_before_they_could_be_looked_at_are_said() -> None:
