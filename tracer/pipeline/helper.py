@@ -38,12 +38,12 @@ class Helper:
         self._done: collections.deque[Event | None] = collections.deque()
         self._open = 0
         self._threads: list[_Thread] = []
-        self._read_fd, self._write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)  # one, where a pipe has two: few may be open
         self._closed = False
 
     def fileno(self) -> int:
         """Readable when `take` has something."""
-        return self._read_fd
+        return self._fd
 
     def submit(self, work: Work) -> None:
         """Have it done, soon. Its result, if any, comes out of `take`."""
@@ -58,7 +58,7 @@ class Helper:
     def take(self) -> list[Event]:
         """The results that are there."""
         with contextlib.suppress(BlockingIOError):
-            os.read(self._read_fd, 4096)
+            os.eventfd_read(self._fd)
         taken: list[Event] = []
         while self._done:
             self._open -= 1
@@ -91,9 +91,8 @@ class Helper:
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         if not any(thread.is_alive() for thread in self._threads):
-            os.close(self._read_fd)
-            os.close(self._write_fd)
-        # Else they stay open: a late thread must not write into whatever got their numbers.
+            os.close(self._fd)
+        # Else it stays open: a late thread must not write into whatever got its number.
 
     def _start_thread(self) -> None:
         if len(self._threads) < MAX_THREADS:
@@ -107,8 +106,7 @@ class Helper:
     def _finished(self, result: Event | None, *, failed: bool) -> None:
         self.failed += failed
         self._done.append(result)
-        with contextlib.suppress(BlockingIOError):  # full: there is a byte to wake up by
-            os.write(self._write_fd, b"\0")
+        os.eventfd_write(self._fd, 1)
 
 
 class _Thread(threading.Thread):
