@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs of jobs that call CUDA: the library is found before they begin, or where they have mapped it."""
 
-import contextlib
 import os
 import shutil
 import subprocess
@@ -10,6 +9,7 @@ import sys
 import pytest
 
 from tests.kernel.attaching import Attaching
+from tests.kernel.left import bpf_ids, still_there
 from tests.stubs.cuda import DEVICE_BYTES, OUT_OF_MEMORY, Caller, build_caller, build_library
 from tests.waiting import SLOWER, wait_for
 from tracer.events import CodeLooked, CudaCall, CudaProbed, CudaTotals
@@ -192,36 +192,22 @@ def test_a_file_that_only_has_the_name_is_told_so(attaching, tmp_path):
     assert (found.why_not, found.symbols) == ("it is no library that can be read", ())
 
 
-def uprobes():
-    """Processes that hold a uprobe each by itself, and how many."""
-    found = {}
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            links = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
-            if "anon_inode:[perf_event]" in links:
-                found[int(pid)] = links.count("anon_inode:[perf_event]")
-    return found
-
-
 def test_where_probes_stand_one_by_one_the_end_waits_for_none_of_them_and_none_stays(attaching, tmp_path):
     folder = tmp_path / "lib"
     library, caller = build_library(folder), build_caller(tmp_path)
     script = f"printf 'load {library}\\ncall cuMemAlloc &0 5000\\n' | {caller}; read line; exit 3"
     command = [sys.executable, "-c", ONE_BY_ONE, "run", "--record", attaching.path, "--", "sh", "-c", script]
-    others = uprobes().keys()
     tracer = subprocess.Popen(
         list(map(str, command)), cwd=tmp_path, env=attaching.environ | {"LD_LIBRARY_PATH": str(folder)}, text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     attaching.started.append(tracer)
     wait_for(lambda: attaching.path.exists() and recorded(attaching.path, CudaTotals, ended=1), "the calls")
-    held = uprobes()
+    held = bpf_ids(tracer.pid)
     tracer.communicate("\n", timeout=60 * SLOWER)
-    after = {pid for pid in uprobes() if pid not in others}
-    wait_for(lambda: not uprobes().keys() & after, "the last probe to go")
+    wait_for(lambda: not still_there(held), "the last probe and its program to go")
     [totals] = recorded(attaching.path, CudaTotals, ended=1)
 
-    assert held[tracer.pid] == 4
     assert tracer.returncode == 3
-    assert tracer.pid not in after
+    assert len([kind for kind, _ in held if kind == "prog"]) > 1
     assert (totals.device_calls, totals.device_bytes) == (1, 5000)

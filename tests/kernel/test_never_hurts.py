@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.checkout import ROOT
+from tests.kernel.left import bpf_ids, still_there
 from tests.kernel.running import said
 from tests.waiting import DEADLINE_S, SLOWER, state_of, wait_for
 from tracer.events import Losses, ProcessForked
@@ -22,7 +23,6 @@ while [ -e hold ]; do sleep 0.02; done
 echo end of $n; echo no error >&2; echo $n > evidence
 exit 7
 """
-ID = ("prog", "map", "link")
 
 
 @pytest.fixture
@@ -83,30 +83,6 @@ def full_disk(tmp_path):
     yield mount
     for path in mounted:
         subprocess.run(["umount", "-l", path], check=True)
-
-
-def bpf_ids(pid):
-    """What BPF objects a process holds: programs, maps and links by id."""
-    found = set()
-    for path in Path(f"/proc/{pid}/fdinfo").iterdir():
-        with contextlib.suppress(OSError):
-            lines = dict(line.split(":\t") for line in path.read_text().splitlines() if ":\t" in line)
-            found |= {(kind, int(lines[f"{kind}_id"])) for kind in ID if f"{kind}_id" in lines}
-    return found
-
-
-def still_there(ids):
-    """Which of them the kernel still has; by bpftool, else by what any process holds."""
-    tool = next((path for path in ("/usr/sbin/bpftool", "/usr/bin/bpftool") if os.access(path, os.X_OK)), None)
-    if tool is not None:
-        ask = [(kind, number, [tool, kind, "show", "id", str(number)]) for kind, number in ids]
-        return {(kind, number) for kind, number, command in ask if not subprocess.run(
-            command, capture_output=True, check=False).returncode}  # fmt: skip
-    held = set()
-    for pid in (name for name in os.listdir("/proc") if name.isdecimal()):
-        with contextlib.suppress(OSError):
-            held |= bpf_ids(pid)
-    return held & ids
 
 
 def mounts():
