@@ -142,7 +142,7 @@ def _finding(case: Case, shots: list[_Shot]) -> Finding:
 def headline(sure: Strength, cause: Cause, links: Sequence[Link]) -> str:
     """That it was no CUDA allocation is said only where link 5 was seen."""
     ruled_out = cause != "operator_oom" and any(link.link == 5 and link.status == "present" for link in links)
-    return f"{SURE[sure]} {HEADLINES[cause]}{', not a CUDA allocation' if ruled_out else ''}"
+    return f"{SURE[sure]} {HEADLINES[cause]}{', not CUDA' if ruled_out else ''}"
 
 
 def _unaccounted(case: Case, shortage: Shortage, at_ns: int) -> Iterable[str]:

@@ -131,7 +131,7 @@ def wrong(events: Sequence[Event]) -> list[str]:
     for incident in judge(renumbered(events)).verdict.incidents:
         if incident.cause in REFUSED and incident.strength == "proved":
             found.append(incident.headline)
-        if "not a CUDA allocation" in incident.headline:
+        if "not CUDA" in incident.headline:
             found.append(incident.headline)
         found += [link.statement for link in incident.proof if link.name == "not CUDA" and link.status == "present"]
     return found
