@@ -7,6 +7,7 @@
  *   call NAME ARGUMENT...       NAME as cuGetProcAddress knows it; prints its result. An argument is a number, &N (the
  *                               address of place N), *N (what is in it), @TYPE (a CUmemAllocationProp of that location)
  *   exact NAME ARGUMENT...      the same by dlsym()
+ *   hook NAME                   writes a jump over that function, to one that returns 42, as UCX's hooks ("bistro") do
  *   threads COUNT EACH BYTES    so many at once allocate and free so often
  *   repeat TIMES                cuMemAlloc of 4096 and cuMemFree; prints ns a pair
  */
@@ -17,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 typedef int (*function)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
@@ -57,6 +59,33 @@ static function by_name(const char *name)
 	return (function)found;
 }
 
+static int hooked(void)
+{
+	return 42;
+}
+
+static int hook(unsigned char *code)
+{
+#if defined(__x86_64__)
+	/* movabs $hooked, %r11; jmp *%r11 */
+	unsigned char jump[] = { 0x49, 0xbb, 0, 0, 0, 0, 0, 0, 0, 0, 0x41, 0xff, 0xe3 };
+	int at = 2;
+#else
+	/* ldr x16, .+8; br x16 */
+	unsigned char jump[] = { 0x50, 0, 0, 0x58, 0, 0x02, 0x1f, 0xd6, 0, 0, 0, 0, 0, 0, 0, 0 };
+	int at = 8;
+#endif
+	void *page = (void *)((uintptr_t)code & ~4095UL);
+	void *to = (void *)hooked;
+
+	memcpy(jump + at, &to, 8);
+	if (mprotect(page, 8192, PROT_READ | PROT_WRITE | PROT_EXEC))
+		return 1;
+	memcpy(code, jump, sizeof(jump));
+	__builtin___clear_cache((char *)code, (char *)code + sizeof(jump));
+	return mprotect(page, 8192, PROT_READ | PROT_EXEC);
+}
+
 int main(void)
 {
 	char line[4096], *rest, *verb, *words[7];
@@ -90,6 +119,8 @@ int main(void)
 				printf("%d\n", called(given[0], given[1], given[2], given[3], given[4]));
 			else
 				puts("unknown");
+		} else if (!strcmp(verb, "hook")) {
+			puts(hook(dlsym(library, words[0])) ? "refused" : "hooked");
 		} else if (!strcmp(verb, "threads")) {
 			pthread_t threads[64];
 			int at_once = atoi(words[0]) % 64;

@@ -17,6 +17,7 @@ from tracer.kernel.handover import CUDA_KEY, CUDA_MAPS, CUDA_OWNER_AT, CUDA_RUNN
 from tracer.kernel.leaving import leave
 from tracer.kernel.maps import HashMap
 from tracer.kernel.probes import Hook, Wanted
+from tracer.kernel.rewritten import Rewritten
 from tracer.kernel.session import Session, load
 from tracer.kernel.uprobes import NoUprobes, Uprobes
 
@@ -114,7 +115,8 @@ class CudaPrograms:
                 places.setdefault(exported[function.name], []).append(function)
         # Several names of one function: one probe, which knows it by the first.
         functions = {offset: alike[0] for offset, alike in places.items()}
-        failed = self._put_at_once(library, functions) if self.at_once else self._put_each(library, functions)
+        put = self._put_at_once if self.at_once else self._put_each
+        failed = put(library, functions, Rewritten(library))
         refused = {each.name: why for offset, why in failed.items() for each in places[offset]}
         symbols = sorted(each.name for alike in places.values() for each in alike if each.name not in refused)
         return Probed(
@@ -125,10 +127,13 @@ class CudaPrograms:
             why_not=None if symbols else _why_none(exported, refused),
         )
 
-    def _put_at_once(self, library: int, functions: dict[int, cudacalls.Function]) -> dict[int, str]:
+    def _put_at_once(
+        self, library: int, functions: dict[int, cudacalls.Function], rewritten: Rewritten
+    ) -> dict[int, str]:
         """Why there is no probe, by place. The return first: an entry alone would never be finished."""
         path = f"/proc/self/fd/{library}".encode()
-        codes = {offset: function.code for offset, function in functions.items()}
+        refused = {offset: why for offset in functions if (why := rewritten.why(offset)) is not None}
+        codes = {offset: function.code for offset, function in functions.items() if offset not in refused}
         links: list[int] = []
         try:
             if codes:
@@ -139,12 +144,18 @@ class CudaPrograms:
                 os.close(link)
             return dict.fromkeys(functions, error.strerror or str(error))
         self._descriptors += links
-        return {}
+        return refused
 
-    def _put_each(self, library: int, functions: dict[int, cudacalls.Function]) -> dict[int, str]:
+    def _put_each(
+        self, library: int, functions: dict[int, cudacalls.Function], rewritten: Rewritten
+    ) -> dict[int, str]:
         """The same, one by one."""
         refused: dict[int, str] = {}
         for offset, function in functions.items():
+            why = rewritten.why(offset)
+            if why is not None:
+                refused[offset] = why
+                continue
             entered = self._entered[self._functions.index(function)]
             probes: list[int] = []
             try:
