@@ -53,7 +53,12 @@ INLINE u64 cuda_size(struct pt_regs *ctx, struct cuda_function *function)
 		bytes = third;
 		by = fourth;
 	}
-	return function->narrow_size ? (u64)(u32)bytes * (u32)by : bytes * by;
+	if (function->narrow_size)
+		return (u64)(u32)bytes * (u32)by;
+	/* ABSENT is no size: what asks for all that there is asks for a little less. */
+	if (bytes == ABSENT || (by && bytes > (ABSENT - 1) / by))
+		return ABSENT - 1;
+	return bytes * by;
 }
 
 /*
@@ -84,8 +89,12 @@ int on_cuda_enter(struct pt_regs *ctx)
 	entered.function = cuda_function(ctx);
 	entered.sp = PT_REGS_SP(ctx);
 	outer = cuda_entered.lookup(&id);
-	if (outer && outer->sp > entered.sp)
-		return 0;
+	if (outer && outer->sp > entered.sp) {
+		outer->within += 1;
+		if (outer->within <= MAX_WITHIN)
+			return 0;
+		stale = 1;
+	}
 	/* At the same height another function may stand in for the first one; the same one cannot: it never returned. */
 	if (outer && (outer->sp < entered.sp || outer->function.symbol == entered.function.symbol))
 		stale = 1;
@@ -112,12 +121,13 @@ int on_cuda_enter(struct pt_regs *ctx)
 			}
 		}
 	}
-	if (cuda_entered.update(&id, &entered)) {
-		running = cuda_process(key.tgid, start_of(task));
+	if (cuda_entered.update(&id, &entered))
 		stale = 1;
+	if (stale) {
+		running = cuda_process(key.tgid, start_of(task));
+		if (running)
+			__sync_fetch_and_add(&running->totals.untold, 1);
 	}
-	if (stale && running)
-		__sync_fetch_and_add(&running->totals.untold, 1);
 	return 0;
 }
 
@@ -166,8 +176,16 @@ int on_cuda_exit(struct bpf_raw_tracepoint_args *ctx)
 	struct task_struct *task = (struct task_struct *)ctx->args[0];
 	u64 id = bpf_get_current_pid_tgid(), process = start_of(task) ^ ((u64)tgid_of(task) << 32);
 	struct cuda_running *running = cuda_running.lookup(&process);
+	struct cuda_entered *left = cuda_entered.lookup(&id);
 	struct cuda_totals *totals;
 
+	/* It was taken for one that calls others: whether it was one is not known, since it did not return. */
+	if (left && left->within) {
+		if (!running)
+			running = cuda_process(tgid_of(task), start_of(task));
+		if (running)
+			__sync_fetch_and_add(&running->totals.untold, left->within);
+	}
 	cuda_entered.delete(&id);
 	/* Of threads that die together, two may come to this on kernels that do not say which is the last: told twice. */
 	if (!running || READ(READ(task, task_struct, signal), signal_struct, live))

@@ -18,6 +18,8 @@
 #define KINDS 8
 #define PINNED_LEAST_BYTES (16ULL << 20)
 #define PINNED_STEP_BYTES (256ULL << 20)
+/* So many calls are part of another one at most; more, and that one has not returned as functions do (longjmp). */
+#define MAX_WITHIN 16
 /* Records of calls of one process: so many at once, and one more each so often. */
 #define MAX_TOLD 200
 #define TOLD_EACH_NS 50000000ULL
@@ -38,6 +40,8 @@ struct cuda_function {
 struct cuda_entered {
 	struct cuda_function function;
 	u32 held_memory;
+	/* Calls that were taken for part of this one. */
+	u32 within;
 	u64 sp;
 	u64 entered_ns;
 	u64 bytes;
@@ -160,6 +164,13 @@ INLINE u64 cuda_answer(u64 at, u32 narrow)
 	return value;
 }
 
+/* How often it asked for memory, this call included. */
+INLINE u64 cuda_asked(struct cuda_running *running)
+{
+	return running->totals.device_calls + running->totals.managed_calls +
+	       running->totals.pinned_calls + running->totals.registered_calls;
+}
+
 /* Whether there is room for a record of one more call. */
 INLINE u32 cuda_may_tell(struct cuda_running *running, u64 now_ns)
 {
@@ -211,6 +222,7 @@ INLINE void cuda_tell(void *ctx, struct cuda_running *running, struct cuda_enter
 	call->info_ns = running->totals.info_ns;
 	call->info_free_bytes = running->totals.info_free_bytes;
 	call->info_total_bytes = running->totals.info_total_bytes;
+	call->asked = cuda_asked(running);
 	call->tgid = id >> 32;
 	call->tid = id;
 	call->symbol = entered->function.symbol;

@@ -463,6 +463,7 @@ struct cuda_call {
 	u64 info_ns;
 	u64 info_free_bytes;
 	u64 info_total_bytes;
+	u64 asked;
 	u32 tgid;
 	u32 tid;
 	u32 symbol;
@@ -471,7 +472,7 @@ struct cuda_call {
 	u32 why;
 	char comm[16];
 };
-_Static_assert(sizeof(struct cuda_call) == 152, "size");
+_Static_assert(sizeof(struct cuda_call) == 160, "size");
 _Static_assert(__builtin_offsetof(struct cuda_call, start_ns) == 16, "start_ns");
 _Static_assert(__builtin_offsetof(struct cuda_call, entered_ns) == 24, "entered_ns");
 _Static_assert(__builtin_offsetof(struct cuda_call, bytes) == 32, "bytes");
@@ -484,13 +485,14 @@ _Static_assert(__builtin_offsetof(struct cuda_call, registered_bytes) == 80, "re
 _Static_assert(__builtin_offsetof(struct cuda_call, info_ns) == 88, "info_ns");
 _Static_assert(__builtin_offsetof(struct cuda_call, info_free_bytes) == 96, "info_free_bytes");
 _Static_assert(__builtin_offsetof(struct cuda_call, info_total_bytes) == 104, "info_total_bytes");
-_Static_assert(__builtin_offsetof(struct cuda_call, tgid) == 112, "tgid");
-_Static_assert(__builtin_offsetof(struct cuda_call, tid) == 116, "tid");
-_Static_assert(__builtin_offsetof(struct cuda_call, symbol) == 120, "symbol");
-_Static_assert(__builtin_offsetof(struct cuda_call, memory) == 124, "memory");
-_Static_assert(__builtin_offsetof(struct cuda_call, result) == 128, "result");
-_Static_assert(__builtin_offsetof(struct cuda_call, why) == 132, "why");
-_Static_assert(__builtin_offsetof(struct cuda_call, comm) == 136, "comm");
+_Static_assert(__builtin_offsetof(struct cuda_call, asked) == 112, "asked");
+_Static_assert(__builtin_offsetof(struct cuda_call, tgid) == 120, "tgid");
+_Static_assert(__builtin_offsetof(struct cuda_call, tid) == 124, "tid");
+_Static_assert(__builtin_offsetof(struct cuda_call, symbol) == 128, "symbol");
+_Static_assert(__builtin_offsetof(struct cuda_call, memory) == 132, "memory");
+_Static_assert(__builtin_offsetof(struct cuda_call, result) == 136, "result");
+_Static_assert(__builtin_offsetof(struct cuda_call, why) == 140, "why");
+_Static_assert(__builtin_offsetof(struct cuda_call, comm) == 144, "comm");
 
 struct cuda_totals {
 	u64 ts_ns;

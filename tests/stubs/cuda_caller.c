@@ -8,18 +8,22 @@
  *                               address of place N), *N (what is in it), @TYPE (a CUmemAllocationProp of that location)
  *   exact NAME ARGUMENT...      the same by dlsym()
  *   hook NAME                   writes a jump over that function, to one that returns 42, as UCX's hooks ("bistro") do
+ *   leap                        enters cuCtxCreate_v4, which never returns, and leaves it by siglongjmp()
  *   threads COUNT EACH BYTES    so many at once allocate and free so often
  *   repeat TIMES                cuMemAlloc of 4096 and cuMemFree; prints ns a pair
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 typedef int (*function)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
 typedef int (*get_address)(const char *, void **, int, uint64_t, int *);
@@ -30,7 +34,14 @@ static get_address address_of;
 static function allocate, release;
 static unsigned long each, size;
 
-static void *work(void *unused)
+static sigjmp_buf before;
+
+static void leap(int number)
+{
+	siglongjmp(before, number);
+}
+
+__attribute__((noinline)) static void *work(void *unused)
 {
 	for (unsigned long i = 0; i < each; i++) {
 		uint64_t address;
@@ -89,7 +100,7 @@ static int hook(unsigned char *code)
 int main(void)
 {
 	char line[4096], *rest, *verb, *words[7];
-	void *library = NULL;
+	void *volatile library = NULL;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	puts("ready");
@@ -121,6 +132,13 @@ int main(void)
 				puts("unknown");
 		} else if (!strcmp(verb, "hook")) {
 			puts(hook(dlsym(library, words[0])) ? "refused" : "hooked");
+		} else if (!strcmp(verb, "leap")) {
+			signal(SIGALRM, leap);
+			if (!sigsetjmp(before, 1)) {
+				ualarm(1000, 0);
+				by_name("cuCtxCreate_v4")(0, 0, 0, 0, 0);
+			}
+			puts("back");
 		} else if (!strcmp(verb, "threads")) {
 			pthread_t threads[64];
 			int at_once = atoi(words[0]) % 64;

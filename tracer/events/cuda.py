@@ -65,6 +65,8 @@ class CudaCall(KernelEvent, frozen=True, kw_only=True, gc=False):
     """When this process last asked for free and total memory (cuMemGetInfo), and what it was told."""
     info_free_bytes: u64 | None
     info_total_bytes: u64 | None
+    asked: u64 | None = None
+    """How often this process had asked for memory of whatever kind but `OTHER`, this call included."""
     tgid: u32
     tid: u32
     symbol: u32

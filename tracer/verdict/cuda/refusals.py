@@ -20,6 +20,8 @@ SOON_NS = 60 * NS_PER_S
 """Later than this an exit has another reason, or nobody can tell."""
 AT_ONCE_NS = 10 * NS_PER_S
 """A Python program needs this at most from an exception to its exit, unless something holds it up."""
+BY_SIGNAL = 128
+"""Who is told to stop and tells so exits with this and the signal's number."""
 QUIET_NS = NS_PER_S
 """In answering a refusal an allocator gives pieces back and asks for figures; nothing is called after that."""
 
@@ -89,6 +91,8 @@ def _otherwise(case: Case, refusal: Refusal) -> str | None:
     death, last = refusal.death, refusal.last.call
     if not death.waits_agree:
         return ", but its parent's wait says otherwise"
+    if death.code is not None and death.code > BY_SIGNAL:
+        return ", a status that tells of a signal"
     if is_abort(death):
         return ": an exception that nobody caught, and which is not known"
     if death.terminated is not None and last.ts_ns <= death.terminated.ts_ns:
@@ -122,6 +126,10 @@ def _asked_again(case: Case, refusal: Refusal) -> str | None:
     end = totals[-1]
     if any(one.ts_ns > last.ts_ns and one.result == 0 for one in calls.records.get(refusal.id, ())):
         return "it got some memory after"
+    if last.asked is not None:
+        more = sum(_asked(end)) - last.asked
+        often_more = "once more" if more == 1 else f"{more} times more"
+        return f"it asked for memory {often_more} after" if more else None
     name = "managed_bytes" if refusal.memory == CudaMemory.MANAGED else "device_bytes"
     if getattr(end, name) > getattr(last, name):
         return "it held more at its end than when it was refused"

@@ -162,6 +162,7 @@ class CudaScene(Scene):
             "info_ns": None,
             "info_free_bytes": None,
             "info_total_bytes": None,
+            "asked": sum(count for kind, count in account.calls.items() if kind != "other"),
             **more,
         }
         self.add(
