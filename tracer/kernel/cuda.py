@@ -146,9 +146,7 @@ class CudaPrograms:
         self._descriptors += links
         return refused
 
-    def _put_each(
-        self, library: int, functions: dict[int, cudacalls.Function], rewritten: Rewritten
-    ) -> dict[int, str]:
+    def _put_each(self, library: int, functions: dict[int, cudacalls.Function], rewritten: Rewritten) -> dict[int, str]:
         """The same, one by one."""
         refused: dict[int, str] = {}
         for offset, function in functions.items():

@@ -3,7 +3,7 @@
 
 The kernel writes a breakpoint over the first byte, and runs the *file's* instruction in its place: in a process that
 has put a jump there (UCX hooks cuMemAlloc so, "bistro"), it then goes on in the middle of that jump and dies. A probe
-is by inode, so that would be any process on the machine. One that hooks after the probes are there finds the breakpoint.
+is by inode, so that would be any process on the machine. One that hooks later finds the breakpoint.
 """
 
 import os
@@ -95,4 +95,3 @@ def _mapped(proc_root: str, inode: int) -> Iterator[Mapped]:
             if len(fields) == 6 and fields[4].isdigit() and int(fields[4]) == inode and b"x" in fields[1]:
                 begin, end = (int(number, 16) for number in fields[0].split(b"-"))
                 yield Mapped(int(name), begin, int(fields[2], 16), end - begin)
-

@@ -34,6 +34,8 @@ _VENDORS = (
 """Beginnings of names, up to a version or the end."""
 _KNOWN = tuple((re.compile(rb"(?:" + names + rb")(?:$|[.])"), vendor) for names, vendor in _VENDORS)
 _DELETED = b" (deleted)"
+_MEMFD = b"memfd:"
+"""How the kernel names what has no file: a library that was loaded from memory."""
 _VERSION = re.compile(r"libcuda\.so\.(\d+(?:\.\d+)+)")
 
 
@@ -113,7 +115,7 @@ def gpu_libraries(maps: bytes) -> Iterator[tuple[GpuLibrary, bytes]]:
         if len(fields) < 6 or b"x" not in fields[1] or not fields[5].startswith(b"/"):
             continue
         path = fields[5].removesuffix(_DELETED)
-        name = path.rpartition(b"/")[2]
+        name = path.rpartition(b"/")[2].removeprefix(_MEMFD)
         vendor = next((vendor for known, vendor in _KNOWN if known.match(name)), None)
         key = (fields[3], fields[4])
         if vendor is None or key in seen or not fields[4].isdigit() or len(seen) >= MAX_LIBRARIES:

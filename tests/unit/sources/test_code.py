@@ -70,6 +70,10 @@ def test_a_deleted_file_is_named_without_the_kernels_remark():
     assert (library.name, library.path) == ("libcuda.so.1", "/tmp/libcuda.so.1")
 
 
+def test_a_library_that_was_loaded_from_memory_is_known_by_the_name_that_it_has_there():
+    assert names(LINE + b"/memfd:libcuda.so.1 (deleted)\n") == [("libcuda.so.1", "nvidia")]
+
+
 def test_each_file_is_told_once_and_two_of_one_name_are_two():
     other = LINE.replace(b"123", b"124") + b"/b/libcuda.so.1\n"
 

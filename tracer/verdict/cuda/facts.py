@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """All that is known of CUDA in one recording, put together once: coverage, calls, losses, who counts at a moment."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
-from tracer.events import CudaMemory, Losses, ProcessId
-from tracer.events.signals import SIGABRT
+from tracer.events import CudaMemory, GpuSample, Losses, ProcessId
+from tracer.events.signals import CRASH_SIGNALS
 from tracer.units import NS_PER_MS
 from tracer.verdict.cuda.calls import Calls, Failure, Held, memory_of
 from tracer.verdict.cuda.coverage import Coverage, Watch
@@ -53,7 +53,7 @@ class Cuda:
         death = self._deaths.get(identity)
         if death is None or death.at_ns >= at_ns:
             return False
-        return not death.failed or bool(death.signal and death.signal != SIGABRT)
+        return not death.failed or bool(death.signal and death.signal not in CRASH_SIGNALS)
 
     def too_short(self, identity: ProcessId, at_ns: int) -> bool:
         """Gone by then, of a failure, after so short a life that it cannot have used a GPU; and no part of training."""
@@ -76,15 +76,38 @@ class Cuda:
     def watches(self, at_ns: int) -> Sequence[Watch]:
         """Of all that were there, ended well or not."""
         if self._watches is None or self._watches[0] != at_ns:  # link 5 and the document ask for the same
-            found = [self._checked(self.coverage.of(identity, at_ns)) for identity in self.there(at_ns)]
+            found = [self._checked(self.coverage.of(identity, at_ns), at_ns) for identity in self.there(at_ns)]
             self._watches = (at_ns, found)
         return self._watches[1]
 
-    def _checked(self, watch: Watch) -> Watch:
-        """Who made calls had the library mapped, whatever was seen of its mappings."""
-        if watch.state != "unmapped" or watch.id not in self.calls.callers:
+    def _checked(self, watch: Watch, at_ns: int) -> Watch:
+        """What was seen of its mappings, held against its calls and against NVML."""
+        calls = watch.id in self.calls.callers
+        unmapped, uncalled = watch.state == "unmapped", watch.state == "watched" and not calls
+        if unmapped and calls:
+            return Watch(id=watch.id, state="unknown", why="called libcuda, and was not seen to have it mapped")
+        gpu = self._on_gpu(watch.id, at_ns) if unmapped or uncalled else None
+        if gpu is None:
             return watch
-        return Watch(id=watch.id, state="unknown", why="called libcuda, and was not seen to have it mapped")
+        missed = "was not seen to have libcuda mapped" if unmapped else "no call of it was seen"
+        why = f"was on GPU {gpu.index} as NVML has it, and {missed}"
+        return Watch(id=watch.id, state="unknown", why=why, libraries=watch.libraries, evidence=(gpu.seq,))
+
+    def _on_gpu(self, identity: ProcessId, at_ns: int) -> GpuSample | None:
+        """The first sample of a device that names it, of its present program."""
+        member = self.story.tree.processes.get(identity)
+        execs = [] if member is None else [one.ts_ns for one in member.execs if one.ts_ns <= at_ns]
+        began_ns = max([*execs, (member.began_ns if member is not None else None) or 0])
+        samples = self._samples_by_pid.get(identity.tgid, ())
+        return next((s for s in samples if began_ns <= s.ts_ns <= at_ns and not self.gone(identity, s.ts_ns)), None)
+
+    @cached_property
+    def _samples_by_pid(self) -> Mapping[int, Sequence[GpuSample]]:
+        found: dict[int, list[GpuSample]] = {}
+        for sample in self.story.of(GpuSample):
+            for process in sample.processes or ():
+                found.setdefault(process.pid, []).append(sample)
+        return found
 
     def failures(self, *kinds: CudaMemory) -> Sequence[Failure]:
         """All calls that failed, of these kinds of memory, in time order."""

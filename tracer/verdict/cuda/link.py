@@ -11,7 +11,7 @@ from tracer.verdict import people
 from tracer.verdict.cuda import devices, unaccounted
 from tracer.verdict.cuda.calls import Failure, Held, symbol_name
 from tracer.verdict.cuda.coverage import GAP_NS, Watch
-from tracer.verdict.cuda.facts import CUDA_HOOK, Cuda
+from tracer.verdict.cuda.facts import CUDA_HOOK, TOO_SHORT_NS, Cuda
 from tracer.verdict.incident import Case
 from tracer.verdict.model import Limit, Link, Rung, Status
 
@@ -172,6 +172,9 @@ def _uncovered(case: Case, watches: Sequence[Watch], at_ns: int) -> Iterable[str
             yield f"{who} had libcuda mapped before its calls were watched"
         elif watch.state == "watched" and (watch.gap_ns or 0) > GAP_NS:
             yield f"{who} may have called libcuda for {format_duration(watch.gap_ns)} before that was watched"
+        elif watch.state == "watched" and (watch.gap_ns or 0) > TOO_SHORT_NS and cuda.gone(watch.id, at_ns):
+            gap = format_duration(watch.gap_ns or 0)
+            yield f"{who} ended of a failure, and may have called libcuda for {gap} before that was watched"
     if any(w.state == "watched" for w in watches) and not cuda.calls.callers:
         yield "libcuda was mapped and no call of it was seen, so that its probes work was not shown"
 

@@ -89,10 +89,8 @@ def ended_of_that(case: Case, refusal: Refusal) -> tuple[Status, str]:
 def _otherwise(case: Case, refusal: Refusal) -> str | None:
     """What speaks against its having ended of that, or is not known; `None`: nothing."""
     death, last = refusal.death, refusal.last.call
-    if not death.waits_agree:
-        return ", but its parent's wait says otherwise"
-    if death.code is not None and death.code > BY_SIGNAL:
-        return ", a status that tells of a signal"
+    if not death.waits_agree or death.code > BY_SIGNAL:
+        return ", a status that tells of a signal" if death.waits_agree else ", but its parent's wait says otherwise"
     if is_abort(death):
         return ": an exception that nobody caught, and which is not known"
     if death.terminated is not None and last.ts_ns <= death.terminated.ts_ns:
