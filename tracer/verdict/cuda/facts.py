@@ -6,7 +6,7 @@ from functools import cached_property
 
 from tracer.events import CudaMemory, GpuSample, Losses, ProcessId
 from tracer.events.signals import CRASH_SIGNALS
-from tracer.units import NS_PER_MS
+from tracer.units import NS_PER_MS, format_duration
 from tracer.verdict.cuda.calls import Calls, Failure, Held, memory_of
 from tracer.verdict.cuda.coverage import Coverage, Watch
 from tracer.verdict.deaths import Death
@@ -86,12 +86,23 @@ class Cuda:
         unmapped, uncalled = watch.state == "unmapped", watch.state == "watched" and not calls
         if unmapped and calls:
             return Watch(id=watch.id, state="unknown", why="called libcuda, and was not seen to have it mapped")
+        unseen_ns = self._unseen_before_its_failure(watch, at_ns) if unmapped else 0
+        if unseen_ns > TOO_SHORT_NS:
+            why = f"ended of a failure, {format_duration(unseen_ns)} after it was last known not to have libcuda mapped"
+            return Watch(id=watch.id, state="unknown", why=why)
         gpu = self._on_gpu(watch.id, at_ns) if unmapped or uncalled else None
         if gpu is None:
             return watch
         missed = "was not seen to have libcuda mapped" if unmapped else "no call of it was seen"
         why = f"was on GPU {gpu.index} as NVML has it, and {missed}"
         return Watch(id=watch.id, state="unknown", why=why, libraries=watch.libraries, evidence=(gpu.seq,))
+
+    def _unseen_before_its_failure(self, watch: Watch, at_ns: int) -> int:
+        """How long one that failed may have had a library mapped that nobody saw; 0: it did not fail by then."""
+        death = self._deaths.get(watch.id)
+        if death is None or death.at_ns >= at_ns or self.ended_well(watch.id, at_ns) or watch.until_ns is None:
+            return 0
+        return death.at_ns - watch.until_ns
 
     def _on_gpu(self, identity: ProcessId, at_ns: int) -> GpuSample | None:
         """The first sample of a device that names it, of its present program."""

@@ -10,6 +10,8 @@ from tests.unit.verdict.scenes import LAUNCHER, RANK, WORKERS
 from tracer.events import CodeLooked
 from tracer.units import NS_PER_MS, NS_PER_S
 
+CHILD = 500
+
 
 def on_a_gpu_unmapped() -> CudaScene:
     """Its libcuda has another name, or it needs none."""
@@ -46,10 +48,36 @@ def crashed_before_it_was_looked_at() -> CudaScene:
     return scene
 
 
+def young_and_failed() -> CudaScene:
+    """A fork of one that has mapped nothing: in 360 ms a driver may be loaded, and refuse memory."""
+    return forked_and_ended(360, 1 << 8)
+
+
+def failed_after_it_was_looked_at() -> CudaScene:
+    scene = started()
+    scene.rest(2)
+    scene.looked(WORKERS[0])
+    scene.pass_time(400 * NS_PER_MS)
+    scene.exit(WORKERS[0], 1 << 8, comm="pt_data_worker")
+    return scene
+
+
+def forked_and_ended(after_ms: int, status: int) -> CudaScene:
+    scene = started()
+    scene.pass_time(NS_PER_S)
+    scene.round()
+    scene.fork(CHILD, RANK)
+    scene.pass_time(after_ms * NS_PER_MS)
+    scene.exit(CHILD, status)
+    return scene
+
+
 UNSEEN: list[tuple[Callable[[], CudaScene], str]] = [
     (on_a_gpu_unmapped, "was on GPU 0 as NVML has it, and was not seen to have libcuda mapped"),
     (on_a_gpu_without_a_call, "was on GPU 0 as NVML has it, and no call of it was seen"),
     (failed_soon_after_it_was_mapped, "ended of a failure, and may have called libcuda for 1.3 s before"),
+    (young_and_failed, "ended of a failure, 360 ms after it was last known not to have libcuda mapped"),
+    (failed_after_it_was_looked_at, "ended of a failure, 400 ms after it was last known"),
     (crashed_before_it_was_looked_at, "was not looked at"),
 ]
 
@@ -60,6 +88,11 @@ def test_what_another_witness_denies_is_not_ruled_out(scene: Callable[[], CudaSc
 
     assert "not_observed" == link.status
     assert why in link.statement
+
+
+@pytest.mark.parametrize(("after_ms", "status"), [(360, 0), (360, 15), (90, 1 << 8)])
+def test_a_fork_that_ended_well_or_at_once_does_not_matter(after_ms: int, status: int) -> None:
+    assert "present" == link5(killed(forked_and_ended(after_ms, status))).status
 
 
 def test_another_process_on_a_gpu_is_not_the_jobs() -> None:
