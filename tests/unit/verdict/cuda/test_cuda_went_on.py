@@ -74,3 +74,12 @@ def test_it_is_not_proved_where_its_status_tells_of_a_signal(code: int) -> None:
     scene.cuda_exit(RANK, code << 8)
 
     assert "a status that tells of a signal" in likely(ended(scene))
+
+
+def test_of_a_storm_of_refusals_no_count_is_given_of_what_was_not_recorded() -> None:
+    scene = training()
+    scene.refused(RANK, 20 * GIB)
+    scene.totals(RANK, ended=True, calls_untold=173_462)
+    scene.exit(RANK, 1 << 8)
+
+    assert "; calls that matter were too many to be recorded" in likely(ended(scene))
