@@ -6,6 +6,7 @@ may block, so threads of their own do it.
 """
 
 import os
+import select
 import time
 from collections.abc import Sequence
 
@@ -17,12 +18,14 @@ from tracer.pipeline.journal import Journal
 from tracer.pipeline.members import Member, Members
 from tracer.pipeline.ports import Kernel, Sources
 from tracer.sources.code import NVIDIA, driver_version, place_of
-from tracer.units import NS_PER_S
+from tracer.units import NS_PER_MS, NS_PER_S
 
 Place = tuple[str, int]
 """Device and inode of a file."""
 
 PROBING_DEADLINE_NS = 60 * NS_PER_S
+BEFORE_NS = 30 * NS_PER_S
+"""Longer than it takes one by one on a slow machine."""
 TOTALS_NS = NS_PER_S
 SWEEP_NS = 10 * NS_PER_S
 NO_KERNEL = "the kernel is not watched"
@@ -46,22 +49,28 @@ class CudaWatch:
         self._libraries: set[Place] = set()
         """That are probed or about to be, as mappings name them."""
         self._probed: dict[Place, CudaProbed] = {}
-        """By file. Of whoever probes: of the thread, once the job runs."""
+        """By file. Of the thread that probes."""
         self._watches = False
         self._next_totals_ns = self._next_sweep_ns = 0
 
     def begin(self) -> None:
-        """Probe what is there before the job runs. Takes the time that it takes."""
+        """Probe what is there before the job runs. Takes the time that it takes, and `BEFORE_NS` at most.
+
+        It looks into other processes, and waits for locks of theirs: one that hangs must not keep the job from running.
+        """
         kernel, found = self._kernel, False
         for path, fd in self._libcudas():
             found = True
-            try:
-                self._libraries.add(place_of(fd))
-                self._record(self._probe(fd, path, place_of(fd)))
-            finally:
-                os.close(fd)
+            self._libraries.add(place_of(fd))
+            self._prober.submit(lambda path=path, fd=fd: self._probe_found(fd, path))  # type: ignore[misc]
         if not found and kernel is not None and self._has_driver():
             self._prober.submit(kernel.prepare_cuda)  # a container brings its own, and then there is no time to lose
+        answers = select.poll()
+        answers.register(self._prober, select.POLLIN)
+        until_ns = time.monotonic_ns() + BEFORE_NS
+        while found and not self._prober.idle() and (left_ns := until_ns - time.monotonic_ns()) > 0:
+            answers.poll(left_ns / NS_PER_MS)
+            self.read()
 
     def fileno(self) -> int:
         """Readable when `read` has something."""
@@ -136,6 +145,12 @@ class CudaWatch:
     def _record(self, event: Event) -> None:
         self._journal.append(event)
         self._watches = self._watches or (isinstance(event, CudaProbed) and bool(event.symbols))
+
+    def _probe_found(self, fd: int, path: str) -> CudaProbed:
+        try:
+            return self._probe(fd, path, place_of(fd))
+        finally:
+            os.close(fd)
 
     def _probe_mapped(self, looked: CodeLooked, library: GpuLibrary) -> CudaProbed:
         place = library.device, library.inode

@@ -2,13 +2,14 @@
 """Who is looked at for code, which libraries are probed and when, and what becomes of it in the recording."""
 
 import os
+import threading
 from dataclasses import replace
 
 import pytest
 
 from tests.unit.pipeline.bench import Book
 from tests.unit.pipeline.stand_ins import START_NS, Processes, sources
-from tests.waiting import wait_for
+from tests.waiting import DEADLINE_S, wait_for
 from tracer.events import CodeLooked, CudaProbed, CudaTotals, GpuLibrary, ProcessSample, process_id
 from tracer.kernel.cuda import Probed
 from tracer.pipeline.cuda import NO_KERNEL, CudaWatch
@@ -199,6 +200,22 @@ def test_what_is_there_is_probed_before_anyone_maps_it(scene, tmp_path):
 
     assert (probed.inode, probed.path) == (path.stat().st_ino, "/usr/lib/libcuda.so.1")
     assert len(one.kernel.probes) == 1
+
+
+def test_a_library_that_cannot_be_probed_in_time_does_not_keep_the_job_from_running(scene, tmp_path, monkeypatch):
+    monkeypatch.setattr("tracer.pipeline.cuda.BEFORE_NS", 20_000_000)
+    path, released, kernel = tmp_path / "libcuda.so.1", threading.Event(), Cuda()
+    path.write_bytes(b"x")
+    at_once = kernel.probe_cuda
+    monkeypatch.setattr(kernel, "probe_cuda", lambda fd: released.wait(DEADLINE_S) and at_once(fd))
+    one = scene(kernel, libcudas=lambda: [("/usr/lib/libcuda.so.1", os.open(path, os.O_RDONLY))])
+    one.watch.begin()
+    before = one.of(CudaProbed)
+    released.set()
+    wait_for(one.watch.idle_after_reading, "the probes")
+
+    assert before == []
+    assert [probed.inode for probed in one.of(CudaProbed)] == [path.stat().st_ino]
 
 
 def test_where_only_a_driver_is_there_the_programs_are_made_ready(scene):
