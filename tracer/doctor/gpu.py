@@ -15,10 +15,12 @@ from tracer.events import GpuStatus
 from tracer.kernel.cuda import NoUprobes, open_cuda, unknown_of
 from tracer.kernel.cudacalls import FUNCTIONS
 from tracer.kernel.session import open_session
+from tracer.pipeline.cuda import NOT_ALL_SEEN
 from tracer.sources.code import driver_version
 from tracer.sources.gpu import NO_DRIVER, PATIENCE_NS, SIGNS, GpuSource, GpuUnavailable
 from tracer.sources.libcuda import find_libcudas
 from tracer.sources.live import events_h_digest
+from tracer.sources.namespaces import own_pid_namespace
 from tracer.units import GIB, NS_PER_S
 
 
@@ -95,7 +97,7 @@ def try_cuda() -> Calls:
             open_session(events_h_digest=events_h_digest()) as session,
             open_cuda(session, events_h_digest=events_h_digest()),
         ):
-            loaded, why_not = True, None
+            loaded, why_not = own_pid_namespace() is False, NOT_ALL_SEEN
     except (NoUprobes, OomtraceError) as error:
         loaded, why_not = False, str(error)
     except Exception as error:  # noqa: BLE001 - a doctor who dies of the illness helps nobody
@@ -108,7 +110,7 @@ def try_cuda() -> Calls:
             libraries.append(Library(path, driver_version(fd), tuple(missing), tuple(unknown_of(exported))))
         finally:
             os.close(fd)
-    return Calls(loaded, why_not, tuple(libraries))
+    return Calls(loaded, None if loaded else why_not, tuple(libraries))
 
 
 def check_calls(calls: Calls, *, has_driver: bool) -> Iterable[Capability]:

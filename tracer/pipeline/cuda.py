@@ -29,6 +29,10 @@ BEFORE_NS = 30 * NS_PER_S
 TOTALS_NS = NS_PER_S
 SWEEP_NS = 10 * NS_PER_S
 NO_KERNEL = "the kernel is not watched"
+NOT_ALL_SEEN = (
+    "another container may have a libcuda that is hooked, which a probe would end, and cannot be seen from here"
+)
+"""In a pid namespace of our own: containers share the file, and `tracer.kernel.rewritten` has to look into all."""
 
 
 class CudaWatch:
@@ -37,6 +41,7 @@ class CudaWatch:
     def __init__(self, sources: Sources, journal: Journal, inspector: Helper, members: Members) -> None:
         self._kernel: Kernel | None = sources.kernel
         self._processes = sources.processes
+        self._sees_all = sources.namespaces.own_pids is False
         self._libcudas, self._has_driver = sources.libcudas, sources.has_nvidia_driver
         self._journal = journal
         self._inspector = inspector
@@ -63,7 +68,7 @@ class CudaWatch:
             found = True
             self._libraries.add(place_of(fd))
             self._prober.submit(lambda path=path, fd=fd: self._probe_found(fd, path))  # type: ignore[misc]
-        if not found and kernel is not None and self._has_driver():
+        if not found and kernel is not None and self._sees_all and self._has_driver():
             self._prober.submit(kernel.prepare_cuda)  # a container brings its own, and then there is no time to lose
         answers = select.poll()
         answers.register(self._prober, select.POLLIN)
@@ -170,8 +175,8 @@ class CudaWatch:
             return msgspec.structs.replace(
                 before, ts_ns=time.monotonic_ns(), path=path, device=place[0], inode=place[1]
             )
-        if kernel is None:
-            return _not_probed(NO_KERNEL, path, place)
+        if kernel is None or not self._sees_all:
+            return _not_probed(NO_KERNEL if kernel is None else NOT_ALL_SEEN, path, place)
         probed = kernel.probe_cuda(fd)
         self._probed[file] = event = CudaProbed(
             ts_ns=time.monotonic_ns(),

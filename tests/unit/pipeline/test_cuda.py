@@ -12,8 +12,9 @@ from tests.unit.pipeline.stand_ins import START_NS, Processes, sources
 from tests.waiting import DEADLINE_S, wait_for
 from tracer.events import CodeLooked, CudaProbed, CudaTotals, GpuLibrary, ProcessSample, process_id
 from tracer.kernel.cuda import Probed
-from tracer.pipeline.cuda import NO_KERNEL, CudaWatch
+from tracer.pipeline.cuda import NO_KERNEL, NOT_ALL_SEEN, CudaWatch
 from tracer.pipeline.members import Member, Members
+from tracer.sources.namespaces import Namespaces
 
 PID = 77
 FILE_ON = "08:01"
@@ -187,6 +188,16 @@ def test_without_bpf_it_is_said_that_nobody_sees_the_calls(scene):
     one.sample()
 
     assert [probed.why_not for probed in one.of(CudaProbed)] == [NO_KERNEL]
+
+
+@pytest.mark.parametrize("own_pids", [True, None])
+def test_where_other_containers_cannot_be_seen_nothing_is_probed_that_they_may_have_hooked(scene, own_pids):
+    one = scene(Cuda(), namespaces=Namespaces(own_pids=own_pids))
+    one.processes.maps(5)
+    one.sample()
+
+    assert [probed.why_not for probed in one.of(CudaProbed)] == [NOT_ALL_SEEN]
+    assert one.kernel.probes == []
 
 
 def test_what_is_there_is_probed_before_anyone_maps_it(scene, tmp_path):

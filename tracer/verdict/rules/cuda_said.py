@@ -60,6 +60,15 @@ def _whose(case: Case, line: TrainingLine) -> Death | None:
     return None
 
 
+def _is_anyones(case: Case, line: TrainingLine, death: Death) -> bool:
+    """Whether the line names nobody, and another process that trains may have written it."""
+    if writer(line) is not None or line.rank is not None:
+        return False
+    tree = case.story.tree
+    others = (i for i, role in case.story.roles.items() if role.name == "rank" and i != death.id)
+    return any(not tree.is_ancestor(i, death.id) and not tree.is_ancestor(death.id, i) for i in others)
+
+
 def _is_command(case: Case, identity: ProcessId) -> bool:
     """The job itself, or the command of a shell that is, where there is no training role."""
     member, role = case.story.tree.members.get(identity), case.story.roles.get(identity)
@@ -78,7 +87,7 @@ def _finding(case: Case, line: TrainingLine, death: Death) -> Finding:
         ended_link(death, "not_observed", _ended_text(case, line, death)),
     )
     sure = strength(links, ("a text is no proof",))
-    if _open(line) or _went_on(case, line, death):
+    if _open(line) or _went_on(case, line, death) or _is_anyones(case, line, death):
         sure = "possible"
     what = "out of GPU memory" if cause == "cuda_oom" else "pinned host memory was refused"
     text = f"{SURE[sure]}{'out of memory in CUDA' if _open(line) else what}, by the words of its own log"
@@ -109,11 +118,12 @@ def _open(line: TrainingLine) -> bool:
 
 def _refused(case: Case, line: TrainingLine, death: Death) -> Link:
     status, why = _why_no_failure(case, line, death)
+    whose = "a line of the job that does not say whose" if _is_anyones(case, line, death) else "its log"
     return Link(
         link=1,
         name="CUDA refused it",
         status=status,
-        statement=f"its log says so; {why}",
+        statement=f"{whose} says so; {why}",
         evidence=(line.seq,),
     )
 

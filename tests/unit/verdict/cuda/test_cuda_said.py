@@ -88,6 +88,17 @@ def test_of_a_process_without_libcuda_the_words_are_doubtful() -> None:
     assert "but it had not mapped libcuda" in found.proof[0].statement
 
 
+@pytest.mark.parametrize(("more", "strength"), [({}, "possible"), ({"rank": 0}, "likely")])
+def test_words_that_another_rank_may_have_written_make_it_possible(more: dict[str, int], strength: str) -> None:
+    scene, other = training(), 42210
+    scene.fork(other, LAUNCHER)
+    scene.seen(other, LAUNCHER, "python3", {"RANK": "1", "LOCAL_RANK": "1", "TORCHELASTIC_RUN_ID": "x"})
+    found = next(one for one in said(scene, **more).verdict.incidents if one.cause == "cuda_oom")
+
+    assert found.strength == strength
+    assert found.proof[0].statement.startswith("its log" if more else "a line of the job that does not say whose")
+
+
 def test_words_that_may_mean_anything_in_cuda_make_it_possible() -> None:
     found = primary(said(training(), "cuda_error"))
 
