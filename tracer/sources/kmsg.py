@@ -13,8 +13,9 @@ from types import TracebackType
 from typing import final
 
 from tracer.events import HookStatus, LogEvent, LogGap
-from tracer.logs.kernel import parse_record
 from tracer.logs.kernel.devkmsg import KmsgRecord, parse_kmsg
+from tracer.logs.kernel.live import LiveRecords
+from tracer.logs.kernel.shape import Stamp
 from tracer.sources.logclock import LogClock
 
 RECORD_BYTES = 16 * 1024
@@ -50,6 +51,7 @@ class KernelLogSource:
         self._log_clock = log_clock
         self._clock = clock
         self._next_seq: int | None = None
+        self._reports = LiveRecords()
 
     @classmethod
     def open(
@@ -149,14 +151,13 @@ class KernelLogSource:
         gap = self._gap(record, overrun)
         if gap:
             self.lost += gap
+            self._reports.lost()
             events.append(LogGap(ts_ns=ts_ns, source="kmsg", log_usec=record.usec, log_seq=record.seq, lost=gap))
         if record.facility != 0:
             self.foreign += 1
             return events
-        event = parse_record(
-            record.text, ts_ns=ts_ns, log_usec=record.usec, log_seq=record.seq, trusted=True, source="kmsg"
-        )
-        return events if event is None else [*events, event]
+        stamp = Stamp(ts_ns, record.usec, record.seq, trusted=True, source="kmsg")
+        return [*events, *self._reports.push(record.text, stamp)]
 
     def _gap(self, record: KmsgRecord, overrun: bool) -> int:
         """How many records are missing before this one; 1 when all that is known is that there are some."""
