@@ -8,7 +8,10 @@ from typing import Any
 
 import msgspec
 
-from tracer.events import AnyEvent
+from tracer.events import AnyEvent, LoggedDecision, LoggedStats, LoggedTasks
+from tracer.logs.kernel.devkmsg import parse_kmsg
+from tracer.logs.kernel.live import LiveRecords
+from tracer.logs.kernel.shape import Stamp
 from tracer.recording import read_recording
 from tracer.recording.line import LineEncoder
 from tracer.repro.confusion import CONTROL, Run, run_of
@@ -106,6 +109,27 @@ def _renamed(value: Any, names: Mapping[str, str]) -> Any:
         fields = value.__struct_fields__
         return msgspec.structs.replace(value, **{name: _renamed(getattr(value, name), names) for name in fields})
     return value
+
+
+def with_reports(events: Sequence[AnyEvent], text: str) -> list[AnyEvent]:
+    """A recording from before the tables of the kernel's reports were recorded, with those that were kept beside it.
+
+    Args:
+        text: records of /dev/kmsg, a line each.
+    """
+    if any(isinstance(event, LoggedTasks) for event in events):
+        return list(events)
+    stamps = {e.log_seq: e.ts_ns - e.log_usec * 1000 for e in events if isinstance(e, LoggedDecision) and e.log_usec}
+    shift = next(iter(stamps.values()), 0)
+    records, found = LiveRecords(), []
+    for line in text.splitlines():
+        record = parse_kmsg(line.encode())
+        if record is not None:
+            stamp = Stamp(record.usec * 1000 + shift, record.usec, record.seq, trusted=True, source="kmsg")
+            found += records.push(record.text, stamp)
+    first = max((event.seq for event in events), default=-1) + 1
+    added = [event for event in found if isinstance(event, LoggedTasks | LoggedStats)]
+    return [*events, *(msgspec.structs.replace(event, seq=first + place) for place, event in enumerate(added))]
 
 
 def oom_reports(records: Iterable[str], *, of: str) -> tuple[str, ...]:

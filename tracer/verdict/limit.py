@@ -84,7 +84,7 @@ def find_shortage(story: Story, kill: Kill) -> Shortage:
 def _by_operator(story: Story, kill: Kill) -> bool | None:
     """Whether it was asked for; `None`: nothing tells."""
     by_stack = None if kill.frames is None else "moom_callback" in kill.frames
-    report = _report(story, kill)
+    report = report_of(story, kill)
     order = kill.decision.order if kill.decision is not None else report[0].order if report else None
     return by_stack or (by_stack if order is None else order == SYSRQ_ORDER)
 
@@ -282,7 +282,7 @@ def _swap_in_report(story: Story, kill: Kill) -> tuple[LoggedSwap, ...]:
     At the kill itself: a sample may be seconds old by then, and swap is full within these. Reports do not overlap
     (oom_lock): what stands between a report's first line and its decision is its own. Empty: not to be had.
     """
-    report = _report(story, kill)
+    report = report_of(story, kill)
     if report is None:
         return ()
     first, last = report[0].log_seq or 0, report[1].log_seq or 0
@@ -290,7 +290,7 @@ def _swap_in_report(story: Story, kill: Kill) -> tuple[LoggedSwap, ...]:
     return (found["free"], found["total"]) if found.keys() == {"free", "total"} else ()
 
 
-def _report(story: Story, kill: Kill) -> tuple[LoggedInvocation, LoggedDecision] | None:
+def report_of(story: Story, kill: Kill) -> tuple[LoggedInvocation, LoggedDecision] | None:
     """The first line of the kernel's report of this kill, and its decision."""
     decision = kill.logged_decision
     last = decision.log_seq if decision is not None else None

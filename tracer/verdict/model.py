@@ -11,6 +11,7 @@ import msgspec
 
 from tracer.attribution.places import Place
 from tracer.verdict.cuda.model import CudaFacts
+from tracer.verdict.mechanisms.model import Picture
 
 VERDICT_SCHEMA = "oomtrace.verdict/1"
 
@@ -207,12 +208,22 @@ class Mechanism(Struct, frozen=True, kw_only=True):
     strength: Strength
     statement: str
     evidence: tuple[int, ...] = ()
+    because: tuple[str, ...] = ()
+    """What speaks for it, in words."""
+    against: tuple[str, ...] = ()
+    """What speaks against it, or could not be seen."""
+    decide: tuple[str, ...] = ()
+    """What to look at to tell it from what stands in `or`."""
 
 
 class Remedy(Struct, frozen=True, kw_only=True):
     """What to change, and how to see that it helped."""
 
     do: str
+    why: str | None = None
+    """Why that works."""
+    costs: str | None = None
+    """What it takes in exchange."""
     verify: str | None = None
 
 
@@ -250,6 +261,8 @@ class Incident(Struct, frozen=True, kw_only=True):
     exit_code: int | None = None
     proof: tuple[Link, ...] = ()
     mechanism: Mechanism | None = None
+    picture: Picture | None = None
+    """Who held what at the kill, a table that adds up to the limit. `None`: the limit was not looked at."""
     remedies: tuple[Remedy, ...] = ()
     collateral: tuple[Collateral, ...] = ()
     caveats: tuple[str, ...] = ()

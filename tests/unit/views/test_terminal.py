@@ -19,7 +19,16 @@ from tracer.verdict.model import Collateral, Incident, Report, Verdict
 from tracer.views import terminal
 
 DATA = pathlib.Path(__file__).parents[2] / "data" / "views"
-HEADINGS = ("Proof", "Limits", "Timeline", "What to do", "Also seen", "Caveats")
+HEADINGS = (
+    "Memory at the kill",
+    "Why memory grew",
+    "Proof",
+    "Limits",
+    "Timeline",
+    "What to do",
+    "Also seen",
+    "Caveats",
+)
 SGR = re.compile(r"\x1b\[[0-9;]*m")
 BIDI_CONTROLS = set("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 

@@ -15,6 +15,7 @@ from tracer.verdict.incident import Case, Finding, belongs, doubt_caveats, stren
 from tracer.verdict.kills import Kill
 from tracer.verdict.limit import Shortage
 from tracer.verdict.limit_counted import shortage_of
+from tracer.verdict.mechanisms.explain import explain
 from tracer.verdict.model import Cause, Incident, Link, Status, Strength
 from tracer.verdict.story import SCALAR_SUFFIX
 
@@ -102,7 +103,9 @@ def _finding(case: Case, shots: list[_Shot]) -> Finding:
     found = growth.growths(story, kill.at_ns, [s.kill for s in shots])
     shared_bytes = growth.shmem_growth(story, _limit_id(kill, shortage), kill.at_ns)
     grown = growth.culprit(story, found, shared_bytes)
-    together = growth.together(story, found, shared_bytes) if grown is None else None
+    why = explain(case, kill, shortage)
+    grown = None if why.elsewhere is not None else grown
+    together = why.elsewhere or (growth.together(story, found, shared_bytes) if grown is None else None)
     caveats = [*doubt_caveats(doubts), *shortage.caveats, *_log_disagrees(kill), *_told_to_end(case, shots)]
     caveats += case.said.otherwise(kill.id, signal=SIGKILL, at_ns=kill.at_ns)
     caveats += [*_unaccounted(case, shortage, kill.at_ns), *cuda_caveats(case, links[4], kill.at_ns)]
@@ -133,6 +136,9 @@ def _finding(case: Case, shots: list[_Shot]) -> Finding:
         limit=shortage.limit,
         signal=SIGKILL,
         proof=links,
+        mechanism=why.mechanism,
+        picture=why.picture,
+        remedies=why.remedies,
         caveats=tuple(dict.fromkeys(caveats)),
         cuda=document.build(case, kill.at_ns),
     )

@@ -5,7 +5,7 @@ from itertools import chain
 
 from tracer.doctor.model import Diagnosis, Selftest
 from tracer.verdict.model import Entry, Incident, Report
-from tracer.views.terminal import diagnosis as found, sections
+from tracer.views.terminal import diagnosis as found, memory, sections
 from tracer.views.terminal.page import ASCII, UNICODE, Page
 from tracer.views.terminal.safe import safe_report
 from tracer.views.terminal.timeline import write_timeline
@@ -59,6 +59,8 @@ def _write(page: Page, report: Report) -> None:
         sections.write_facts(page, report, incident)
         sections.write_proof(page, incident.proof)
         sections.write_chain(page, incident)
+        memory.write_picture(page, incident)
+        memory.write_mechanism(page, incident)
     if not clean or _eventful(report.timeline):
         write_timeline(page, report.timeline, incident)
     sections.write_remedies(page, incident)

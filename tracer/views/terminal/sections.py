@@ -73,8 +73,7 @@ def write_facts(page: Page, report: Report, incident: Incident) -> None:
         _fact(page, "machine", f"{format_bytes(limit.mem_available_bytes)} of RAM available, {swap}")
     mechanism = incident.mechanism
     if mechanism is not None:
-        names = " or ".join((mechanism.name, *mechanism.or_))
-        _fact(page, "why", f"{mechanism.statement} ({names}, {mechanism.strength})")
+        _fact(page, "why", f"{mechanism.statement} ({mechanism.name}, {mechanism.strength})")
     if not any(entry.collateral for entry in report.timeline):
         _collateral(page, incident)
 
@@ -141,6 +140,9 @@ def write_remedies(page: Page, incident: Incident) -> None:
     for number, remedy in enumerate(incident.remedies, 1):
         lead = f"{number}."
         page.hang(Text(lead), Text(remedy.do), indent=len(lead) + 1)
+        for label, text in (("why: ", remedy.why), ("costs: ", remedy.costs)):
+            if text:
+                page.text(Text.styled(label, "dim").append(text), indent=INDENT + len(lead) + 1)
         if remedy.verify:
             page.text(Text.styled("check: ", "dim").append(remedy.verify, "cyan"), indent=INDENT + len(lead) + 1)
 
