@@ -72,6 +72,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """At most, since `from_ns`: it may have been reclaimed again."""
     pinned_bytes: int
     pinned_grown_bytes: int
+    calls_watched: bool
+    """Of CUDA: what it locked is known."""
     rate_bytes_per_s: float | None
     seqs: tuple[int, ...]
 
@@ -153,6 +155,7 @@ def gather(case: Case, kill: Kill, shortage: Shortage) -> Evidence | None:
         pinned_bytes=held.pinned_bytes + held.registered_bytes,
         pinned_grown_bytes=held.pinned_bytes + held.registered_bytes
         - held_before.pinned_bytes - held_before.registered_bytes,
+        calls_watched=case.cuda.watched_at_all,
         rate_bytes_per_s=rate(course, kill.at_ns, from_ns),
         seqs=tuple(e.seq for e in (mark, limit.tasks) if e is not None),
     )  # fmt: skip

@@ -26,8 +26,7 @@ def test_what_is_named_is_in_the_class_of_what_it_was(run, table):
     assert named is not None
     assert named.name in right(run)
     assert named.because
-    # Locking pages without CUDA leaves no trace that is recorded.
-    assert run.truth.mechanism in {named.name, *named.also, "pinned_memory"}
+    assert run.truth.mechanism in {named.name, *named.also}
 
 
 @pytest.mark.parametrize(("run", "table"), CASES, ids=IDS)

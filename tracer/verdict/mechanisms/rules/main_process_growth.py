@@ -20,7 +20,9 @@ def judge(evidence: Evidence) -> Named | None:
     if top.grown_bytes < OF_ALL * grown or evidence.share(top.grown_bytes) < MOST_OF_IT or len(by_rank(evidence)) > 1:
         return None
     steady = evidence.shape == "growing"
-    also = ("preprocessing_in_process", "allocator_retention", "dataset_in_ram")
+    also: tuple[str, ...] = ("preprocessing_in_process", "allocator_retention", "dataset_in_ram")
+    if not evidence.calls_watched:
+        also = (*also, "pinned_memory")
     return Named(
         name="main_process_growth",
         strength="likely" if steady else "possible",
@@ -34,6 +36,7 @@ def judge(evidence: Evidence) -> Named | None:
         against=("what it holds there cannot be told from outside: tensors, Python objects and freed heap look alike",),
         also=also if steady else (*also, "optimizer_state", "checkpoint_spike"),
         decide=(
+            *(() if evidence.calls_watched else ("VmLck and VmPin in /proc/PID/status: pages that are locked",)),
             (
                 "run once with MALLOC_MMAP_THRESHOLD_=131072 MALLOC_TRIM_THRESHOLD_=131072: flat then means a "
                 "heap that was not given back"
