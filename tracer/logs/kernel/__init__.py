@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The text of the kernel's OOM reports, and of NVIDIA's driver: one log record in, one event out, or nothing. Pure.
 
-Live records come through `parse_record`: bare texts of /dev/kmsg, and of printk. Each family of lines has a
+Live records come through `live.LiveRecords`, which puts the rows of tables together, or `parse_record`: bare texts of
+/dev/kmsg, and of printk. Each family of lines has a
 module, with one function that says `None` to what is not its own.
 
 A log from elsewhere comes through `reader.KernelLogReader`, in chunks of bytes of whatever size:
