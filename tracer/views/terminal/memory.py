@@ -20,8 +20,13 @@ def write_mechanism(page: Page, incident: Incident) -> None:
     mechanism = incident.mechanism
     if mechanism is None or not (mechanism.because or mechanism.against or mechanism.decide):
         return
-    page.heading("Why memory grew", _names(mechanism))
-    for label, texts in (("for", mechanism.because), ("but", mechanism.against), ("decides", mechanism.decide)):
+    page.heading("Why memory grew")
+    for label, texts in (
+        ("named", (_names(mechanism),)),
+        ("for", mechanism.because),
+        ("but", mechanism.against),
+        ("decides", mechanism.decide),
+    ):
         for index, text in enumerate(texts):
             lead = Text.styled("" if index else label, "dim")
             page.hang(lead, Text(page.tame(text, indent=INDENT + _LABEL + 1)), indent=_LABEL + 1)
