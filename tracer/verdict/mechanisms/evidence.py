@@ -120,7 +120,9 @@ def gather(case: Case, kill: Kill, shortage: Shortage) -> Evidence | None:
         return None
     now = limit.at_kill or _estimated(case, kill, shortage, limit)
     course = [(look.at_ns, look.held_bytes) for look in limit.looks]
-    from_ns, shape, level_bytes, level_ns = _course(course, kill.at_ns, now.held_bytes)
+    # Short of memory the looks themselves have to wait, and of a machine nothing tells how it was at the kill.
+    end_ns = limit.looks[-1].at_ns if limit.machine else kill.at_ns
+    from_ns, shape, level_bytes, level_ns = _course(course, end_ns, now.held_bytes)
     before = next(look for look in reversed(limit.looks) if look.at_ns <= from_ns)
     exact = limit.at_kill is not None and limit.tasks is not None
     people = holdings(story, kill, from_ns, limit.tasks, case.kills.by_id)

@@ -51,7 +51,9 @@ class Limited(msgspec.Struct, frozen=True, kw_only=True):
 
 def limited(story: Story, kill: Kill, shortage: Shortage) -> Limited | None:
     """The limit of this shortage; `None`: it is not known whose, or it was never looked at."""
-    machine = shortage.cause != "host_oom_cgroup"
+    if shortage.cause not in {"host_oom_cgroup", "host_oom_global"}:
+        return None  # some nodes of the machine, or nobody knows of what: no look was at these alone
+    machine = shortage.cause == "host_oom_global"
     if machine:
         looks = [f for s in story.of(PressureSample) if (f := _of_machine(s)) is not None]
         total = next((s.mem_total_bytes for s in story.of(PressureSample) if s.mem_total_bytes), None)

@@ -47,7 +47,8 @@ def draw(evidence: Evidence) -> Picture:
 
 def _statement(evidence: Evidence, rate: float | None, left_ns: int | None) -> str:
     span = format_duration(evidence.at_ns - evidence.from_ns)
-    text = f"{format_bytes(evidence.grown_bytes)} more in the last {span}"
+    grown = format_bytes(evidence.grown_bytes) if evidence.grown_bytes > 0 else "nothing"
+    text = f"{grown} more in the last {span}"
     if evidence.shape == "jump":
         level = format_duration(evidence.level_ns)
         text = f"steady at {format_bytes(evidence.level_bytes)} at most for {level}, then {text}"

@@ -16,8 +16,8 @@ def is_near(evidence: Evidence) -> bool:
 
 def judge(evidence: Evidence) -> Named | None:
     """A steady level near the limit."""
-    if evidence.shape != "jump" or not is_near(evidence):
-        return None
+    if evidence.limited.machine or evidence.shape != "jump" or not is_near(evidence):
+        return None  # a machine is full of what grew on it
     limit = evidence.limited.limit_bytes or evidence.now.usage_bytes
     over = evidence.now.held_bytes - evidence.level_bytes
     return Named(
