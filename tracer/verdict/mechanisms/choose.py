@@ -53,6 +53,9 @@ def choose(evidence: Evidence) -> Named | None:
     first = max(found, key=lambda named: named.share)  # the first of equals
     rivals = [named for named in found if named is not first and named.share >= NEARLY * first.share]
     rivals = [named for named in rivals if named.name not in first.also]
+    if evidence.doubts:
+        # A process, a fork or a look that is not there makes another of what is there.
+        first = msgspec.structs.replace(first, strength="possible", against=(*first.against, *evidence.doubts))
     if not rivals or first.name == "limit_too_tight":
         return first
     return msgspec.structs.replace(

@@ -75,6 +75,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     calls_watched: bool
     """Of CUDA: what it locked is known."""
     rate_bytes_per_s: float | None
+    doubts: tuple[str, ...]
+    """Why something may be missing."""
     seqs: tuple[int, ...]
 
     @property
@@ -159,6 +161,7 @@ def gather(case: Case, kill: Kill, shortage: Shortage) -> Evidence | None:
         - held_before.pinned_bytes - held_before.registered_bytes,
         calls_watched=case.cuda.watched_at_all,
         rate_bytes_per_s=rate(course, kill.at_ns, from_ns),
+        doubts=story.doubts(from_ns, kill.at_ns),
         seqs=tuple(e.seq for e in (mark, limit.tasks) if e is not None),
     )  # fmt: skip
 

@@ -4,6 +4,8 @@
 import functools
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from tests.recorded_mechanisms import Recorded, recorded
 from tracer.events import AnyEvent, CgroupSample, PressureSample, ProcessSample
 from tracer.repro import corpus
@@ -34,7 +36,7 @@ def once_a_second(events: Iterable[AnyEvent]) -> list[AnyEvent]:
                 continue
             last[key] = event.ts_ns
         kept.append(event)
-    return kept
+    return renumbered(kept)
 
 
 def first_kill(case: Case) -> Kill:
@@ -60,4 +62,9 @@ def of(name: str, *, table: bool = True) -> Evidence:
 
 def without(events: Iterable[AnyEvent], *kinds: type[AnyEvent]) -> list[AnyEvent]:
     """All others."""
-    return [event for event in events if not isinstance(event, kinds)]
+    return renumbered(event for event in events if not isinstance(event, kinds))
+
+
+def renumbered(events: Iterable[AnyEvent]) -> list[AnyEvent]:
+    """As if what is not there had never been recorded: no event is missing."""
+    return [msgspec.structs.replace(event, seq=seq) for seq, event in enumerate(events)]

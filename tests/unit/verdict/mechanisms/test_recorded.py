@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every rule on every recording: it says what it is there for, and never anything wrong without doubt."""
 
+import random
+
 import msgspec
 import pytest
 
@@ -71,6 +73,16 @@ def test_the_incident_says_it_with_a_picture_and_what_to_do(run):
     assert incident.remedies
     assert all(remedy.why and remedy.costs and remedy.verify for remedy in incident.remedies)
     assert bool(incident.mechanism.decide) >= bool(incident.mechanism.or_) or incident.mechanism.against
+
+
+@pytest.mark.parametrize("run", KILLED, ids=str)
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.5])
+def test_where_events_are_missing_nothing_is_named_without_doubt(run, share):
+    chance = random.Random(f"{run} {share}")
+    report = judge(event for event in with_table(run) if chance.random() > share).verdict
+    mechanism = report.incidents[report.primary].mechanism
+
+    assert mechanism is None or mechanism.strength == "possible"
 
 
 def test_page_cache_is_never_named_however_much_of_it_there_is():
