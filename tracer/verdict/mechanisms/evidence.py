@@ -30,6 +30,9 @@ STEADY_SHARE = 0.5
 """A jump from a steady level: so much of the time since the usage was `WINDOW_SHARE` was spent on the level."""
 UNSURE_SHARE = 0.35
 """From here on it may have been one."""
+DRIFT_SHARE = 0.4
+"""Of what came since the level was reached: with so much of it within the level it was none, but slow growth."""
+STEPS = 12
 END_NS = 500 * NS_PER_MS
 """The last moments are no part of a level."""
 LEAST_GROWN_BYTES = 8 * MIB
@@ -193,9 +196,18 @@ def _course(course: Sequence[tuple[int, int]], at_ns: int, last_bytes: int) -> t
         return from_ns, "growing", level, level_ns
     if share < STEADY_SHARE:
         return from_ns, "unclear", level, level_ns
+    held = [_held(within, reached_ns + level_ns * step // (STEPS - 1)) for step in range(STEPS)]
+    early, late = (sorted(part)[STEPS // 6] for part in (held[: STEPS // 3], held[-(STEPS // 3) :]))
+    if late - early > DRIFT_SHARE * (last_bytes - early):
+        return reached_ns, "growing", level, level_ns  # slowly, and near its end all along
     # The level swings, as steps do: what came on top of it is what grew.
     top_ns = max((held, ns) for ns, held in within if ns <= at_ns - END_NS)[1]
     return top_ns, "jump", level, level_ns
+
+
+def _held(course: Sequence[tuple[int, int]], at_ns: int) -> int:
+    """By the last look: what did not change is not written."""
+    return next((held for ns, held in reversed(course) if ns <= at_ns), course[0][1])
 
 
 def _estimated(case: Case, kill: Kill, shortage: Shortage, limit: Limited) -> Filled:

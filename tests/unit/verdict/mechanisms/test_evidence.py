@@ -108,6 +108,16 @@ def test_a_straight_line_grows_and_a_level_with_a_step_is_a_jump():
     assert shape(0, 70, last=100) == "unclear"
 
 
+def test_slow_growth_near_the_limit_is_no_level():
+    slow = [0, 40, 80, *(93 + second / 20 for second in range(120))]
+    from_ns, found, _, _ = _course(
+        [(s * NS_PER_S, round(v * MIB)) for s, v in enumerate(slow)], 123 * NS_PER_S, 99 * MIB
+    )
+
+    assert found == "growing"
+    assert from_ns >= 3 * NS_PER_S
+
+
 def test_the_rate_at_the_end_is_the_slope_and_needs_three_looks():
     assert rate(course(0, 10, 20, 30), 3 * NS_PER_S, 0) == pytest.approx(10 * MIB)
     assert rate(course(0, 10), 1 * NS_PER_S, 0) is None

@@ -110,6 +110,14 @@ def test_a_level_well_below_the_limit_is_no_limit_that_is_too_tight():
     assert one_off.judge(of("limit_too_tight")) is None
 
 
+def test_a_neighbour_that_takes_the_rest_is_named_and_not_the_limit():
+    found = of("limit_too_tight")
+    beside = replace(found, alone=False, outside_bytes=found.grown_bytes, outside_grown_bytes=found.grown_bytes)
+
+    assert limit_too_tight.judge(found).strength == "likely"
+    assert limit_too_tight.judge(beside) is None
+
+
 def test_what_grows_steadily_is_no_jump():
     assert one_off.judge(of("main_process_growth")) is None
     assert limit_too_tight.judge(of("main_process_growth")) is None

@@ -4,6 +4,7 @@
 from tracer.units import format_bytes, format_duration
 from tracer.verdict.mechanisms.evidence import Evidence
 from tracer.verdict.mechanisms.named import Named, part
+from tracer.verdict.mechanisms.rules import neighbour
 
 NEAR = 0.88
 """Of the limit. Fitted: 0.93 where it was that; 0.79 to 0.83 where one allocation was a fifth of the limit."""
@@ -18,6 +19,8 @@ def judge(evidence: Evidence) -> Named | None:
     """A steady level near the limit."""
     if evidence.limited.machine or evidence.shape != "jump" or not is_near(evidence):
         return None  # a machine is full of what grew on it
+    if neighbour.judge(evidence) is not None:
+        return None
     limit = evidence.limited.limit_bytes or evidence.now.usage_bytes
     over = evidence.now.held_bytes - evidence.level_bytes
     return Named(
