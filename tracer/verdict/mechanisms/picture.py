@@ -118,7 +118,7 @@ def _part(evidence: Evidence, who: str, people: Sequence[Holding]) -> Part:
     forked = any(one.inherited_bytes for one in people)
     return Part(
         kind="process",
-        what=f"{who}, beyond what was inherited" if forked else who,
+        what=f"{who}, own pages" if forked else who,
         pids=tuple(one.id.tgid for one in people),
         size_bytes=sum(one.own_bytes for one in people),
         grown_bytes=grown,

@@ -42,7 +42,7 @@ def test_pages_of_a_fork_are_counted_once_and_their_copies_are_a_line():
 
     assert lines["python 2386"] == 424
     assert lines["copies of pages that forks had shared"] == 418
-    assert lines["worker 0, beyond what was inherited"] <= 1
+    assert lines["worker 0, own pages"] <= 1
 
 
 def test_how_much_time_had_been_left_at_the_last_look_is_told():
