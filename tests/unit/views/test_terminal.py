@@ -15,7 +15,7 @@ from tests.unit.views.endings import EXITED_0, SIGKILL_SELF
 from tests.unit.views.kills import GRANDPARENT, WORKER, WORKER_KILLED
 from tests.unit.views.samples import SAMPLES
 from tracer.units import NS_PER_MS
-from tracer.verdict.model import Collateral, Incident, Report, Verdict
+from tracer.verdict.model import Collateral, Incident, Mechanism, Report, Verdict
 from tracer.views import terminal
 
 DATA = pathlib.Path(__file__).parents[2] / "data" / "views"
@@ -192,3 +192,13 @@ def test_a_primary_that_does_not_exist_breaks_nothing(primary):
 
     expected = "Killed by the kernel" if primary == 0 else "Nothing was observed"
     assert terminal.render(odd).startswith(expected)
+
+
+def test_what_cannot_be_told_apart_is_named_wherever_a_mechanism_is() -> None:
+    mechanism = Mechanism(
+        name="worker_cache", or_=("allocator_retention",), strength="likely", statement="workers grew", because=("so",)
+    )
+    page = terminal.render(report(Incident(cause="host_oom_cgroup", strength="proved", mechanism=mechanism)), width=120)
+
+    assert "worker_cache or allocator_retention, likely" in " ".join(page.split())
+    assert page.count("worker_cache") == page.count("worker_cache or allocator_retention") == 2

@@ -22,7 +22,7 @@ def write_mechanism(page: Page, incident: Incident) -> None:
         return
     page.heading("Why memory grew")
     for label, texts in (
-        ("named", (_names(mechanism),)),
+        ("named", (names(mechanism),)),
         ("for", mechanism.because),
         ("but", mechanism.against),
         ("decides", mechanism.decide),
@@ -57,7 +57,8 @@ def write_picture(page: Page, incident: Incident) -> None:
         page.text(Text(page.tame(picture.statement)))
 
 
-def _names(mechanism: Mechanism) -> str:
+def names(mechanism: Mechanism) -> str:
+    """All that it may have been, since none of them is the one that was seen, and how sure that is."""
     return f"{' or '.join((mechanism.name, *mechanism.or_))}, {mechanism.strength}"
 
 

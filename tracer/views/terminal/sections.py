@@ -10,6 +10,7 @@ from tracer.units import format_bytes, has_limit
 from tracer.verdict.model import Incident, Level, Link, Process, Report, Status, Strength, Verdict
 from tracer.views.terminal import words
 from tracer.views.terminal.fit import pad
+from tracer.views.terminal.memory import names
 from tracer.views.terminal.page import INDENT, LEAST_BODY, Page
 from tracer.views.terminal.sparkline import bar
 
@@ -73,7 +74,7 @@ def write_facts(page: Page, report: Report, incident: Incident) -> None:
         _fact(page, "machine", f"{format_bytes(limit.mem_available_bytes)} of RAM available, {swap}")
     mechanism = incident.mechanism
     if mechanism is not None:
-        _fact(page, "why", f"{mechanism.statement} ({mechanism.name}, {mechanism.strength})")
+        _fact(page, "why", f"{mechanism.statement} ({names(mechanism)})")
     if not any(entry.collateral for entry in report.timeline):
         _collateral(page, incident)
 
