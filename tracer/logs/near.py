@@ -7,6 +7,8 @@ one: of four or five bytes, since bytes.find is several times faster at these th
 
 from collections.abc import Iterator
 
+from tracer.logs.chunks import WholeLines
+
 LINE_BYTES = 4096
 """Of a line no more is looked at."""
 BEFORE = 30
@@ -27,7 +29,7 @@ class NearLines:
     def __init__(self) -> None:
         self.number = 0
         """Of lines that were given or passed over."""
-        self._pending = b""
+        self._whole = WholeLines(LINE_BYTES)
         self._tail: list[tuple[int, bytes]] = []
         self._after = 0
 
@@ -37,27 +39,13 @@ class NearLines:
 
     def feed(self, chunk: bytes) -> Iterator[tuple[int, bytes]]:
         """Lines that end in this chunk: number from 1, and bytes without the end."""
-        end = chunk.rfind(b"\n") + 1
-        if not end:
-            self._keep(chunk)
-            return
-        data = self._pending + chunk[:end] if self._pending else chunk[:end]
-        self._pending = b""
-        self._keep(chunk[end:])
-        yield from self._lines(data)
+        yield from self._lines(self._whole.feed(chunk))
 
     def end(self) -> Iterator[tuple[int, bytes]]:
         """The last line, which has no end; and, of a log that just breaks off, those before it."""
-        data, self._pending = self._pending, b""
-        if data:
-            yield from self._lines(data + b"\n")
+        yield from self._lines(self._whole.end())
         tail, self._tail = self._tail, []
         yield from tail
-
-    def _keep(self, part: bytes) -> None:
-        room = LINE_BYTES - len(self._pending)
-        if room > 0:
-            self._pending += part[:room]
 
     def _lines(self, data: bytes) -> Iterator[tuple[int, bytes]]:
         next_of = dict.fromkeys(NEEDLES, -1)

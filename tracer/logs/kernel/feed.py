@@ -7,6 +7,8 @@ of the `after` lines behind one. The latter are counted anew whenever a line tol
 
 from collections.abc import Iterator, Mapping
 
+from tracer.logs.chunks import WholeLines
+
 LINE_BYTES = 16384
 """Of a line no more is looked at."""
 BEFORE = 40
@@ -34,7 +36,7 @@ class NearLines:
         """Of lines that were passed over or given."""
         self._tail = b""
         """The last lines that were passed over, for whoever needs what stands before a needle; they are counted."""
-        self._pending = b""
+        self._whole = WholeLines(LINE_BYTES)
         self._offset = 0
         """Of what comes next, in the file; of lines that are longer than looked at as if they were not."""
         self._is_journal = False
@@ -49,25 +51,11 @@ class NearLines:
 
     def feed(self, chunk: bytes) -> Iterator[tuple[int, bytes]]:
         """Lines that end in this chunk: number from 1, and bytes without the end. A gap is in the numbers alone."""
-        end = chunk.rfind(b"\n") + 1
-        if not end:
-            self._keep(chunk)
-            return
-        data = self._pending + chunk[:end] if self._pending else chunk[:end]
-        self._pending = b""
-        self._keep(chunk[end:])
-        yield from self._lines(data)
+        yield from self._lines(self._whole.feed(chunk))
 
     def end(self) -> Iterator[tuple[int, bytes]]:
         """The last line, which has no end."""
-        data, self._pending = self._pending, b""
-        if data:
-            yield from self._lines(data + b"\n")
-
-    def _keep(self, part: bytes) -> None:
-        room = LINE_BYTES - len(self._pending)
-        if room > 0:
-            self._pending += part[:room]
+        yield from self._lines(self._whole.end())
 
     def _lines(self, data: bytes) -> Iterator[tuple[int, bytes]]:
         at, size = 0, len(data)

@@ -187,7 +187,7 @@ def test_a_reader_holds_little_whatever_comes():
             assert len(event.text) <= 1024
     assert len(reader._streams) <= 16
     reader.feed(b"y" * (1 << 20))
-    assert len(reader._near._pending) <= 1 << 15
+    assert len(reader._near._whole.end()) <= 1 << 15
 
 
 @pytest.mark.parametrize(
