@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waiting for a condition with a deadline, and what a process is doing."""
+"""Waiting for a condition with a deadline, what a process is doing, and putting an end to one."""
 
 import os
+import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 SLOWER = float(os.environ.get("OOMTRACE_TESTS_SLOWER", "1"))
@@ -30,3 +32,14 @@ def state_of(pid: int) -> str:
 def has_ended(pid: int) -> bool:
     """Whether it runs no more, waited for or not."""
     return state_of(pid) in ("", "Z")
+
+
+def put_down(process: "subprocess.Popen[str]") -> None:
+    """End a process that talks through pipes, if it has not ended, and close them."""
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with suppress(BrokenPipeError):
+                pipe.close()

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.waiting import DEADLINE_S, wait_for
+from tests.waiting import DEADLINE_S, put_down, wait_for
 from tracer.events import AnyEvent, KernelStack, OomMark
 from tracer.kernel.session import Session
 from tracer.sources.live import LiveSource
@@ -107,14 +107,7 @@ class Hog:
         return self.process.wait(DEADLINE_S)
 
     def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            try:
-                pipe.close()
-            except BrokenPipeError:
-                continue
+        put_down(self.process)
 
 
 class Watch:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import DEADLINE_S
+from tests.waiting import DEADLINE_S, put_down
 
 FOLDER = Path(__file__).parent
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
@@ -86,11 +86,4 @@ class Caller:
         return self.process.wait(DEADLINE_S)
 
     def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            try:
-                pipe.close()
-            except BrokenPipeError:
-                continue
+        put_down(self.process)
