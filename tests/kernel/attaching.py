@@ -5,8 +5,11 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 from tests.architecture.checkout import ROOT
 from tests.kernel.running import Run, said
@@ -55,11 +58,15 @@ class Attaching:
     def command(self, *words: object) -> list[str]:
         return [sys.executable, "-m", "tracer", *map(str, words)]
 
-    def start(self, *words: object) -> subprocess.Popen:
-        """In the foreground, and under watch when this returns."""
+    def start(self, *words: object, under: Sequence[str] = ()) -> subprocess.Popen:
+        """In the foreground, and under watch when this returns.
+
+        Args:
+            under: what begins the command line.
+        """
         options = ("--record", self.path, "--ready-file", self.ready)
         process = subprocess.Popen(
-            self.command("attach", *words, *options),
+            [*under, *self.command("attach", *words, *options)],
             cwd=self.folder, env=self.environ, text=True, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
@@ -82,3 +89,14 @@ class Attaching:
         report = self.run("report", "--json", self.path)
         assert report.returncode == 0, report.stderr
         return Run(code, out, err, self.path, json.loads(report.stdout))
+
+
+@pytest.fixture
+def attach(can_trace, tmp_path):
+    """Attaches; what still watches afterwards is ended."""
+    attaching = Attaching(tmp_path)
+    yield attaching
+    for process in attaching.started:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()

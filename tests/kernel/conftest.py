@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kernel.attaching import attach  # noqa: F401 - a fixture
 from tests.kernel.cuda import caller, programs, stub  # noqa: F401 - fixtures
 from tests.kernel.people import person, sudoer  # noqa: F401 - fixtures
 from tests.kernel.running import oomtrace  # noqa: F401 - a fixture

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.checkout import ROOT
-from tests.kernel.attaching import Attaching, Truth
+from tests.kernel.attaching import Truth
 from tests.kernel.running import said
 from tests.kernel.workload import MemoryCgroup
 from tests.waiting import DEADLINE_S, has_ended, wait_for
@@ -28,16 +28,6 @@ MIB = 1 << 20
 FORKING = ROOT / "tests" / "kernel" / "forking.py"
 NO_BPF = ROOT / "tests" / "kernel" / "no_bpf.py"
 CHILDREN = 50
-
-
-@pytest.fixture
-def attach(can_trace, tmp_path):
-    attaching = Attaching(tmp_path)
-    yield attaching
-    for process in attaching.started:
-        if process.poll() is None:
-            process.kill()
-            process.communicate()
 
 
 @pytest.fixture

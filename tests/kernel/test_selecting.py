@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.kernel.attaching import Attaching
 from tests.kernel.workload import MemoryCgroup
 from tests.waiting import wait_for
 
@@ -65,16 +64,6 @@ def base(memory_cgroup: MemoryCgroup) -> Iterator[MemoryCgroup]:
     made = MemoryCgroup(memory_cgroup.path.with_suffix(".slice"))
     yield made
     made.remove()
-
-
-@pytest.fixture
-def attach(can_trace, tmp_path):
-    attaching = Attaching(tmp_path)
-    yield attaching
-    for process in attaching.started:
-        if process.poll() is None:
-            process.kill()
-            process.communicate()
 
 
 @pytest.mark.parametrize("made_by", [pod, slurm_step, unit])

@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from tests.architecture.checkout import ROOT
+from tests.kernel.attaching import attach  # noqa: F401 - a fixture
 from tests.kernel.conftest import can_trace  # noqa: F401 - a fixture
 from tests.kernel.running import oomtrace  # noqa: F401 - a fixture
 from tests.launchers.slurm import OneNode, programs_missing

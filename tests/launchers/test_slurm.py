@@ -3,7 +3,6 @@
 
 import pytest
 
-from tests.kernel.attaching import Attaching
 from tests.launchers.conftest import WORKLOADS
 from tests.waiting import SLOWER, wait_for
 from tracer.verdict.story import Story
@@ -15,16 +14,6 @@ until [ -e {folder}/go ]; do sleep 0.05; done
 touch {folder}/began
 srun -n 2 --mem=200M {options} /usr/bin/python3 {training} --workers 2 --dataset-mib 8 --worker-mib 4 {more}
 """
-
-
-@pytest.fixture
-def attach(can_trace, tmp_path):
-    attaching = Attaching(tmp_path)
-    yield attaching
-    for process in attaching.started:
-        if process.poll() is None:
-            process.kill()
-            process.communicate()
 
 
 @pytest.fixture

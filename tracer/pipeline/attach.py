@@ -102,10 +102,13 @@ class AttachedPipeline:
                 shun_oom_killer()
             try:
                 self._recorder.guarded("finding the job", self._find)
+                actions = {inbox.fileno(): ("signals", lambda: self._take_signals(inbox))}
+                self._recorder.guarded(
+                    "the first looks", lambda: self._recorder.look_first(lambda: self._ending is not None, actions)
+                )
                 ready = self._plan.ready
                 if ready is not None:
                     self._recorder.guarded("saying that it is ready", lambda: ready(self.alive))
-                actions = {inbox.fileno(): ("signals", lambda: self._take_signals(inbox))}
                 self._recorder.guarded("the loop", lambda: self._recorder.loop(self._is_over, actions))
                 self._recorder.guarded("the end of the watch", self._finish)
             finally:

@@ -45,15 +45,16 @@ class Helper:
         """Readable when `take` has something."""
         return self._fd
 
-    def submit(self, work: Work) -> None:
-        """Have it done, soon. Its result, if any, comes out of `take`."""
+    def submit(self, work: Work) -> bool:
+        """Have it done, soon. Its result, if any, comes out of `take`. Whether there was room for it."""
         if self._closed or self._waiting.qsize() >= MAX_WAITING:
             self.refused += 1
-            return
+            return False
         self._open += 1
         self._waiting.put(work)
         if not self._threads:
             self._start_thread()
+        return True
 
     def take(self) -> list[Event]:
         """The results that are there."""

@@ -52,8 +52,12 @@ class Inspection:
         self._members = members
         self._senders = Senders(processes, helper, members)
         self._looks = Looks()
+        self._found: dict[ProcessId, Member] = {}
+        """Who is to be looked at for the first time at the next tick."""
         self._first: dict[ProcessId, tuple[int, Member]] = {}
-        """First looks that are still to come: when, and at whom; in the order in which they are due."""
+        """Who is some time after its fork: when, and at whom; in the order in which they are due."""
+        self._unseen: set[ProcessId] = set()
+        """Whose first look is being made, or waits for its turn. The helper thread takes them out."""
 
     def fileno(self) -> int:
         """Readable when `read` has something."""
@@ -73,11 +77,16 @@ class Inspection:
             member: who of the job has begun, or begun another program, with it.
             own_tgid: the tracer's, as the kernel calls it.
         """
-        if member is not None:
-            self.look(member, after_ns=_look_after_ns(event))
+        if isinstance(event, ProcessOrphaned):
+            self.found(member)
+        elif isinstance(event, ProcessForked) and member is not None:
+            self._first[member.id] = (time.monotonic_ns() + LOOK_AFTER_FORK_NS, member)
+        elif member is not None:
+            self.look(member)
         if isinstance(event, ProcessForked):
             self._looks.forked(process_id(event.parent_tgid, event.parent_start_ns), time.monotonic_ns())
         elif isinstance(event, ProcessExited):
+            self._found.pop(process_id(event.tgid, event.start_ns), None)
             self._first.pop(process_id(event.tgid, event.start_ns), None)
             self._looks.forget(process_id(event.tgid, event.start_ns))
             if self.error_files is not None:
@@ -86,20 +95,29 @@ class Inspection:
             self._senders.at(event, own_tgid)
             self._look_at_tmpfs(event)
 
-    def look(self, member: Member, *, after_ns: int = 0) -> None:
-        """Have one looked at for the first time, or as another program: now, or some time after."""
-        if after_ns:
-            self._first[member.id] = (time.monotonic_ns() + after_ns, member)
-            return
-        self._first.pop(member.id, None)
-        self._looks.begin(member, time.monotonic_ns())
-        self._submit(member, self._processes.seen)
-        if self.cuda is not None:
-            self.cuda.look(member)
+    def found(self, member: Member | None) -> None:
+        """One that ran already came to light: it is looked at at the next tick, whoever searches is not held up."""
+        if member is not None:
+            self._found[member.id] = member
+
+    def look(self, *members: Member) -> None:
+        """Have some looked at for the first time, or as another program: now."""
+        for member in members:
+            self._found.pop(member.id, None)
+            self._first.pop(member.id, None)
+            self._looks.begin(member, time.monotonic_ns())
+            self._see(member)
+        for member in members:  # what is mapped takes longer to read, and is there to be read again
+            if self.cuda is not None:
+                self.cuda.look(member)
+
+    def unseen(self) -> frozenset[ProcessId]:
+        """Whose first look has not come to an end."""
+        return frozenset(self._unseen).union(self._found)
 
     def due_ns(self) -> int | None:
         """When `tick` is to be called next; `None`: nothing is to come."""
-        first_ns = next((due_ns for due_ns, _ in self._first.values()), None)
+        first_ns = 0 if self._found else next((due_ns for due_ns, _ in self._first.values()), None)
         return min((ns for ns in (first_ns, self._looks.due_ns()) if ns is not None), default=None)
 
     def tick(self, now_ns: int) -> None:
@@ -150,7 +168,20 @@ class Inspection:
             else:  # it has ended meanwhile: what it was is known now or never
                 self._journal.append(event)
 
-    def _submit(self, member: Member, ask: Callable[[int], ProcessSeen | ProcessLooked | None]) -> None:
+    def _see(self, member: Member) -> None:
+        identity, seen, unseen = member.id, self._processes.seen, self._unseen
+
+        def see(tgid: int) -> ProcessSeen | None:
+            try:
+                return seen(tgid)
+            finally:
+                unseen.discard(identity)
+
+        unseen.add(identity)
+        if not self._submit(member, see):
+            unseen.discard(identity)
+
+    def _submit(self, member: Member, ask: Callable[[int], ProcessSeen | ProcessLooked | None]) -> bool:
         tgid, wanted = member.tgid, member.id
 
         def look() -> Event | None:
@@ -158,7 +189,7 @@ class Inspection:
             # The pid may be someone else's by now.
             return found if found is not None and process_id(found.tgid, found.start_ns) == wanted else None
 
-        self._helper.submit(look)
+        return self._helper.submit(look)
 
     def _look_at_tmpfs(self, signal: SignalSent) -> None:
         """A mapping had no page to give: whether that was a full tmpfs can be seen now, and soon not any more."""
@@ -168,12 +199,9 @@ class Inspection:
         self._helper.submit(lambda: processes.tmpfs(tgid, tgid) or processes.tmpfs(parent, tgid))
 
     def _look_at_the_due(self, now_ns: int) -> None:
-        while self._first:
-            due_ns, member = next(iter(self._first.values()))
+        due = [*self._found.values()]
+        for due_ns, member in self._first.values():
             if due_ns > now_ns:
-                return
-            self.look(member)
-
-
-def _look_after_ns(event: Event) -> int:
-    return LOOK_AFTER_FORK_NS if isinstance(event, ProcessForked) else int(isinstance(event, ProcessOrphaned))
+                break
+            due.append(member)
+        self.look(*due)

@@ -12,6 +12,8 @@ from tracer.pipeline.watch import Watch
 from tracer.recording import RecordingWriter
 from tracer.units import NS_PER_MS, NS_PER_S
 
+FIRST_LOOKS_NS = NS_PER_S
+"""So long is waited at most for the first looks at what was found. One look may wait for a lock of the process."""
 GRACE_NS = NS_PER_S
 """So long is read on at most once the job has ended."""
 GRACE_FOR_STACKS_NS = 20 * NS_PER_S
@@ -54,12 +56,26 @@ class Recorder:
             return None
         return self.journal.attempt("the job's cgroup", lambda: self._cgroups.cgroup_id(path), otherwise=None)
 
-    def loop(self, done: Callable[[], bool], actions: Mapping[int, Action]) -> None:
+    def look_first(self, enough: Callable[[], bool], actions: Mapping[int, Action]) -> None:
+        """Sample and look at all that were found: of one that ends as soon as we say so, it is known what it was."""
+        until_ns = time.monotonic_ns() + FIRST_LOOKS_NS
+        inspection = self.watch.inspection
+        self.watch.tick(time.monotonic_ns())
+        wanted = inspection.unseen()
+
+        def done() -> bool:
+            return enough() or wanted.isdisjoint(inspection.unseen()) or time.monotonic_ns() >= until_ns
+
+        self.loop(done, actions, until_ns=until_ns)
+        inspection.read()
+
+    def loop(self, done: Callable[[], bool], actions: Mapping[int, Action], *, until_ns: int | None = None) -> None:
         """Read, record and sample until it is done.
 
         Args:
             done: looked at in each round.
             actions: by descriptor, beside the sources.
+            until_ns: a round begins by then, at the latest.
         """
         watch, journal = self.watch, self.journal
         with selectors.DefaultSelector() as selector:
@@ -68,7 +84,7 @@ class Recorder:
             for fd in found:
                 selector.register(fd, selectors.EVENT_READ)
             while not done():
-                for key, _ in selector.select(self._pause_s()):
+                for key, _ in selector.select(self._pause_s(until_ns)):
                     what, action = found[key.fd]
                     action()
                     if journal.gave_up(what):
@@ -113,9 +129,11 @@ class Recorder:
                 if dry or now_ns - ended_ns >= patience_ns:
                     return
 
-    def _pause_s(self) -> float:
+    def _pause_s(self, until_ns: int | None) -> float:
         now_ns = time.monotonic_ns()
         due_ns = min(self.watch.due_ns(), now_ns + LONGEST_WAIT_NS)
+        if until_ns is not None:
+            due_ns = min(due_ns, until_ns)
         flush_ns = self.journal.due_ns()
         if flush_ns is not None:
             due_ns = min(due_ns, flush_ns)

@@ -154,8 +154,7 @@ class Watch:
         self.inspection.tick(now_ns)
         self.gpu.tick(now_ns)
         if now_ns >= self.sampler.due_ns():
-            for member in self.sampler.tick(now_ns):
-                self.inspection.look(member)
+            self.inspection.look(*self.sampler.tick(now_ns))
             self.inspection.check(now_ns)
             self.cuda.tick(now_ns)
             self._losses.record(always=False)
@@ -169,9 +168,7 @@ class Watch:
         A closer look comes at the next tick: whoever still searches must not be held up.
         """
         self._journal.append(seen)
-        member = self.members.add(seen.tgid, seen.start_ns)
-        if member is not None:
-            self.inspection.look(member, after_ns=1)
+        self.inspection.found(self.members.add(seen.tgid, seen.start_ns))
 
     def read_kernel(self) -> None:
         """Read the ring buffer until it is empty, or long enough."""

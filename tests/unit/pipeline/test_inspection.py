@@ -42,6 +42,32 @@ def test_one_that_begins_a_program_is_looked_at_at_once_and_only_once(bench):
     assert bench.inspector.looks == 1
 
 
+def test_what_ran_already_is_looked_at_at_the_next_tick_whatever_has_just_been_forked(bench):
+    bench.watch.take(forked(11, START_NS))
+    bench.watch.join(ProcessSeen(ts_ns=1, source="proc", start_ns=START_NS, tgid=12, parent_tgid=10, comm="x"))
+    assert bench.inspector.looks == 0
+    assert {identity.tgid for identity in bench.watch.inspection.unseen()} == {12}
+
+    bench.watch.tick(time.monotonic_ns())
+    bench.watch.read_all()
+
+    assert [event.tgid for event in bench.book.of(ProcessSeen)] == [12, 12]
+    assert not bench.watch.inspection.unseen()
+
+
+@pytest.mark.parametrize("fault", [None, OSError("it went away")], ids=["gone", "unreadable"])
+def test_a_look_that_finds_nothing_has_come_to_its_end_as_well(bench, fault):
+    def look(_):
+        if fault is not None:
+            raise fault
+
+    bench.sources.processes.seen = look
+    bench.watch.take(started())
+    bench.watch.read_all()
+
+    assert not bench.watch.inspection.unseen()
+
+
 def test_the_first_process_of_the_job_is_looked_at_at_once(bench):
     bench.watch.take(started())
 
