@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which of the recognised lines are recorded: of steps and repetitions a few, and what was left out is counted.
 
-- Progress of one writer: the first line; a new epoch at most once a second, or a thousandth of the time so far; any
-  other one at most once in 10 s, or in a hundredth of the time so far. The newest that was left out is recorded
-  just before the next line of another kind, and at the end: so the last step before a failure is known.
+- Progress of one writer: the first line; a new epoch at most once a second, or a thousandth of the time so far, with
+  the last line of the epoch before it, so that its length is known; any other one at most once a second, or in a
+  hundredth of the time so far. The newest that was left out is recorded just before the next line of another kind,
+  and at the end: so the last step before a failure is known.
 - All other kinds: the first 100 of each, then one in 10 s.
 """
 
@@ -13,7 +14,8 @@ from tracer.events import TrainingLine
 from tracer.units import NS_PER_S
 
 FIRST_LINES = 100
-PAUSE_NS = 10 * NS_PER_S
+PAUSE_NS = NS_PER_S
+REPEATED_PAUSE_NS = 10 * NS_PER_S
 EPOCH_PAUSE_NS = NS_PER_S
 MAX_WRITERS = 128
 
@@ -62,8 +64,11 @@ class Thinning:
         if last is not None and last[1] != _epoch(line):
             pause_ns = max(EPOCH_PAUSE_NS, since_ns // 1000)
         if last is None or line.ts_ns - last[0] >= pause_ns:
+            withheld = self._withheld.pop(writer, None)
+            if withheld is not None and last is not None and _epoch(line) != _epoch(withheld) == last[1]:
+                self.left_out -= 1
+                yield withheld
             self._progress[writer] = (line.ts_ns, _epoch(line))
-            self._withheld.pop(writer, None)
             yield line
         else:
             self._withheld[writer] = line
@@ -71,7 +76,7 @@ class Thinning:
 
     def _wanted(self, line: TrainingLine) -> bool:
         count, last_ns = self._counts.get(line.about, (0, 0))
-        if count >= FIRST_LINES and line.ts_ns - last_ns < PAUSE_NS:
+        if count >= FIRST_LINES and line.ts_ns - last_ns < REPEATED_PAUSE_NS:
             return False
         self._counts[line.about] = (count + 1, line.ts_ns)
         return True
