@@ -5,6 +5,7 @@ from tracer.cli.attach import AttachCommand
 from tracer.cli.command import Command
 from tracer.cli.doctor import DoctorCommand
 from tracer.cli.explain import ExplainCommand
+from tracer.cli.export import ExportCommand
 from tracer.cli.helping import CompletionCommand, HelpCommand, ManCommand
 from tracer.cli.report import ReportCommand
 from tracer.cli.repro import ReproCommand
@@ -17,6 +18,7 @@ COMMANDS: tuple[Command, ...] = (
     AttachCommand(),
     StopCommand(),
     ReportCommand(),
+    ExportCommand(),
     ExplainCommand(),
     DoctorCommand(),
     SelftestCommand(),

@@ -4,6 +4,8 @@
 Imported when it is needed and not before: rules and `rich` have no place in memory while a job runs.
 """
 
+from functools import cached_property
+
 import msgspec
 
 from tracer.cli.console import Look
@@ -21,6 +23,18 @@ def report_on(recording: RecordingReader) -> Report:
         return report
     verdict = msgspec.structs.replace(report.verdict, caveats=(*report.verdict.caveats, *damage))
     return msgspec.structs.replace(report, verdict=verdict)
+
+
+class Judged:
+    """A recording with what was concluded from it: all that an export is made of."""
+
+    def __init__(self, recording: RecordingReader) -> None:
+        self.recording = recording
+
+    @cached_property
+    def report(self) -> Report:
+        """What `report` shows."""
+        return report_on(self.recording)
 
 
 def as_text(report: Report, look: Look) -> str:

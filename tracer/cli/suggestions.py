@@ -13,7 +13,8 @@ from tracer.cli.parser import Program, options_of, takes_a_job
 from tracer.errors import InputError, KernelUnavailable, NameTaken, OomtraceError, PermissionDenied, UsageError
 
 RECORDING = ".oomtrace"
-_MAKE_A_FILE = ("--log", "--record")
+_MAKE_A_FILE = ("--log", "--output", "--record")
+_READ_A_RECORDING = ("export", "report")
 _MOST_NAMES = 1000
 _TO_BEGIN = "oomtrace --help"
 
@@ -93,9 +94,9 @@ def next_command(error: OomtraceError, words: Sequence[str], program: Program) -
         return _with_a_free_name(error.path, words)
     if isinstance(error, UsageError):
         return _TO_BEGIN if command is None else f"oomtrace {command} --help"
-    if isinstance(error, InputError) and command == "report":
-        return _other_recording(error.path)
-    if isinstance(error, PermissionDenied) and command == "report" and os.geteuid() != 0:
+    if isinstance(error, InputError) and command in _READ_A_RECORDING:
+        return _other_recording(error.path, words)
+    if isinstance(error, PermissionDenied) and command in _READ_A_RECORDING and os.geteuid() != 0:
         return "sudo " + _line(*words)
     if isinstance(error, KernelUnavailable) and command != "doctor":
         return "sudo oomtrace doctor"
@@ -144,7 +145,7 @@ def _with_a_free_name(path: str, words: Sequence[str]) -> str:
     return ("sudo " if by_sudo else "") + _line(*changed)
 
 
-def _other_recording(path: str | None) -> str:
+def _other_recording(path: str | None, words: Sequence[str]) -> str:
     """The recording that may have been meant: the newest beside it, and one with a like name rather than that."""
     folder = Path(path or ".").parent
     with contextlib.suppress(OSError, ValueError):
@@ -152,5 +153,5 @@ def _other_recording(path: str | None) -> str:
         names = [str(each) for each in there if str(each) != path]
         near = difflib.get_close_matches(path or "", names, n=1, cutoff=0.8)
         if near or names:
-            return _line("report", (near or names)[0])
+            return _line(*((near or names)[0] if word == path else word for word in words))
     return "oomtrace run --help"

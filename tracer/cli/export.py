@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`oomtrace export`: a recording in the form that another tool reads. Needs no root and no bcc."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO
+
+from tracer.cli.outfile import new_file, standard_output
+from tracer.errors import UsageError
+from tracer.job.identity import find_caller
+from tracer.recording import read_recording
+
+if TYPE_CHECKING:
+    from tracer.cli.judging import Judged
+
+
+@dataclass(frozen=True)
+class Format:
+    """One thing that a recording can be made into.
+
+    Its writer is called once, with the judged recording and where to write bytes. It imports its view, and what that
+    needs, when it is called and not before.
+    """
+
+    what: str
+    write: Callable[["Judged", BinaryIO], None]
+    binary: bool = False
+    """Not for a terminal."""
+
+
+def _json(judged: "Judged", out: BinaryIO) -> None:
+    from tracer.views import document
+
+    out.write(document.render(judged.report).encode())
+
+
+FORMATS: Mapping[str, Format] = {
+    "json": Format("the verdict as one JSON document", _json),
+}
+
+
+class ExportCommand:
+    """Make a recording into what another tool reads.
+
+    Whatever the form, it says what `report` says: it is judged by the same rules. Nothing that is there is written
+    over. Needs no root.
+    """
+
+    name = "export"
+    examples = (
+        ("The verdict for a program", "oomtrace export run.oomtrace --to json --output verdict.json"),
+    )  # fmt: skip
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("recording", metavar="FILE", help="the recording")
+        formats = "; ".join(f"{name}: {each.what}" for name, each in FORMATS.items())
+        parser.add_argument("--to", metavar="FORMAT", choices=tuple(FORMATS), required=True, help=formats)
+        parser.add_argument(
+            "--output", metavar="FILE", default="-", help="a new file for it; `-`: standard output (default)"
+        )
+
+    def run(self, args: argparse.Namespace) -> int:
+        form = FORMATS[args.to]
+        if args.output == "-" and form.binary and sys.stdout is not None and sys.stdout.isatty():
+            raise UsageError(
+                f"{args.to} is not for a terminal",
+                next_command=f"oomtrace export {args.recording} --to {args.to} --output FILE",
+            )
+        caller = find_caller(os.environ)
+        with read_recording(args.recording) as recording:
+            target = standard_output() if args.output == "-" else new_file(args.output, caller)
+            with target as out:
+                from tracer.cli.judging import Judged
+
+                form.write(Judged(recording), out)
+        return 0
