@@ -28,7 +28,11 @@ def judge(events: Iterable[AnyEvent], *, recording: str | None = None) -> Report
         events: all of one recording; live and replay give the same.
         recording: its path, for the report alone.
     """
-    case = Case(Story(events))
+    return judge_case(Case(Story(events)), recording=recording)
+
+
+def judge_case(case: Case, *, recording: str | None = None) -> Report:
+    """The same where the facts were joined already."""
     end = exited.find(case)
     counts = list(counted.find(case))
     meant = {identity for finding in counts for identity in finding.ids}

@@ -5,11 +5,11 @@ from itertools import chain
 
 from tracer.doctor.model import Diagnosis, Selftest
 from tracer.verdict.model import Entry, Incident, Report
+from tracer.verdict.words import is_clean
 from tracer.views.terminal import diagnosis as found, memory, sections
 from tracer.views.terminal.page import ASCII, UNICODE, Page
 from tracer.views.terminal.safe import safe_report
 from tracer.views.terminal.timeline import write_timeline
-from tracer.views.terminal.words import is_clean
 
 DEFAULT_WIDTH = 80
 MOST_WIDTH = 120

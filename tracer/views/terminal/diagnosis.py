@@ -16,8 +16,8 @@ from tracer.doctor.model import (
     Outlook,
     Selftest,
 )
+from tracer.verdict import words
 from tracer.verdict.model import Status
-from tracer.views.terminal import words
 from tracer.views.terminal.fit import pad
 from tracer.views.terminal.page import ASCII, UNICODE, Page
 from tracer.views.terminal.safe import safe

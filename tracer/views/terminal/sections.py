@@ -7,8 +7,8 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from tracer.units import format_bytes, has_limit
+from tracer.verdict import words
 from tracer.verdict.model import Incident, Level, Link, Process, Report, Status, Strength, Verdict
-from tracer.views.terminal import words
 from tracer.views.terminal.fit import pad
 from tracer.views.terminal.memory import names
 from tracer.views.terminal.page import INDENT, LEAST_BODY, Page

@@ -4,8 +4,8 @@
 from rich.cells import cell_len
 from rich.text import Text
 
+from tracer.verdict import words
 from tracer.verdict.model import Entry, EntryKind, Incident, Series
-from tracer.views.terminal import words
 from tracer.views.terminal.fit import pad
 from tracer.views.terminal.page import INDENT, Page
 from tracer.views.terminal.sparkline import sparkline

@@ -4,11 +4,11 @@
 import re
 import shlex
 from collections.abc import Sequence
+from typing import Protocol
 
 from tracer.attribution import places
-from tracer.doctor.model import LinkOutlook
 from tracer.units import format_bytes, format_duration, format_limit
-from tracer.verdict.model import Cause, Incident, Job, Level, Limit, Link, Process, Role, Rung, Sender, SenderKind
+from tracer.verdict.model import Cause, Incident, Job, Level, Limit, Process, Role, Rung, Sender, SenderKind
 from tracer.verdict.programs import WORDS as TRADES
 
 UNKNOWN = "?"
@@ -81,6 +81,16 @@ _SENDERS: dict[SenderKind, str] = {
     "outside": "from outside the job",
 }
 
+class Founded(Protocol):
+    """A link, or what `doctor` expects of one: what it rests on, and by which hooks."""
+
+    @property
+    def rung(self) -> Rung | None: ...
+
+    @property
+    def via(self) -> tuple[str, ...]: ...
+
+
 _RFC_3339 = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(\.\d{1,3})?\d*Z")
 
 
@@ -93,7 +103,7 @@ def headline(incident: Incident) -> str:
     return HEADLINES[incident.cause]
 
 
-def rung(link: Link | LinkOutlook) -> str:
+def rung(link: Founded) -> str:
     """`BPF: signal, mark, stack`, `log`; empty where nothing was observed."""
     if link.rung is None:
         return ""
