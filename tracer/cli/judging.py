@@ -10,31 +10,49 @@ import msgspec
 
 from tracer.cli.console import Look
 from tracer.recording import RecordingReader
-from tracer.verdict.judge import judge
+from tracer.verdict.incident import Case
+from tracer.verdict.judge import judge_case
 from tracer.verdict.model import Report
+from tracer.verdict.story import Story
+from tracer.verdict.thinning import Thinning, few_enough
 from tracer.views import document, terminal
 
 
-def report_on(recording: RecordingReader) -> Report:
-    """Judge a recording; what is damaged in it stands among the caveats."""
-    report = judge(list(recording), recording=recording.path)
-    damage = recording.damage.statements()
-    if not damage:
-        return report
-    verdict = msgspec.structs.replace(report.verdict, caveats=(*report.verdict.caveats, *damage))
-    return msgspec.structs.replace(report, verdict=verdict)
-
-
 class Judged:
-    """A recording with what was concluded from it: all that an export is made of."""
+    """A recording with what was concluded from it: all that an export is made of.
+
+    In bounded memory: of more samples than `thinning.MOST_SAMPLES` some are left out, which is said.
+    """
 
     def __init__(self, recording: RecordingReader) -> None:
         self.recording = recording
+        self._said: tuple[str, ...] = ()
+
+    @cached_property
+    def case(self) -> Case:
+        """The facts, joined."""
+        events = few_enough(self.recording)
+        if events is not None:
+            return Case(Story(events))
+        thinning = Thinning(self.recording)
+        kept = list(thinning.kept(self.recording))
+        self._said = (thinning.statement(),)
+        return Case(Story(kept, left_out=thinning.left_out))
 
     @cached_property
     def report(self) -> Report:
-        """What `report` shows."""
-        return report_on(self.recording)
+        """The verdict; what is damaged in the recording stands among the caveats."""
+        report = judge_case(self.case, recording=self.recording.path)
+        said = (*self.recording.damage.statements(), *self._said)
+        if not said:
+            return report
+        verdict = msgspec.structs.replace(report.verdict, caveats=(*report.verdict.caveats, *said))
+        return msgspec.structs.replace(report, verdict=verdict)
+
+
+def report_on(recording: RecordingReader) -> Report:
+    """The verdict over a recording."""
+    return Judged(recording).report
 
 
 def as_text(report: Report, look: Look) -> str:

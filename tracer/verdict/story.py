@@ -49,14 +49,15 @@ class Story:
 
     Args:
         events: of one recording, in any order; duplicates (same `seq`) are dropped.
+        left_out: how many of its samples are not among them on purpose.
     """
 
-    def __init__(self, events: Iterable[AnyEvent]) -> None:
+    def __init__(self, events: Iterable[AnyEvent], *, left_out: int = 0) -> None:
         unique: dict[int, AnyEvent] = {}
         for event in events:
             unique.setdefault(event.seq, event)
         self.events: Sequence[AnyEvent] = sorted(unique.values(), key=lambda e: (e.ts_ns, e.seq))
-        self.missing_events = (max(unique) + 1 - len(unique)) if unique else 0
+        self.missing_events = (max(unique) + 1 - len(unique) - left_out) if unique else 0
         self.tree = Tree.of(self.events)
         self._by_kind: dict[type[Event], Sequence[Event]] = {}
         self._indexes: dict[tuple[type[Event], str], Mapping[Hashable, list[Event]]] = {}

@@ -81,6 +81,7 @@ _SENDERS: dict[SenderKind, str] = {
     "outside": "from outside the job",
 }
 
+
 class Founded(Protocol):
     """A link, or what `doctor` expects of one: what it rests on, and by which hooks."""
 
