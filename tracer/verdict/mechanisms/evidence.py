@@ -133,7 +133,9 @@ def gather(case: Case, kill: Kill, shortage: Shortage) -> Evidence | None:
     people = holdings(story, kill, from_ns, limit.tasks, case.kills.by_id)
     copied, spare = _copied(case, kill, limit, people)
     foreign, names = _foreign(case, kill, limit.tasks) if limit.tasks is not None else (None, ())
-    outside = foreign if foreign is not None else _beside(case, kill, limit, spare)
+    # Processes of the job may have cgroups of their own beside that which it began in.
+    left = max(0, now.held_bytes - sum(one.own_bytes for one in people))
+    outside = foreign if foreign is not None else min(left, _beside(case, kill, limit, spare))
     if foreign and now.anon_bytes is not None:
         # What they share with processes elsewhere is charged elsewhere.
         outside = max(0, min(foreign, now.anon_bytes - sum(one.own_bytes for one in people) - (copied or 0)))

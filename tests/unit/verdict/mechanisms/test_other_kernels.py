@@ -58,3 +58,12 @@ def test_of_some_nodes_of_a_machine_nothing_is_said(capture):
 
     assert incident.mechanism is None
     assert incident.picture is None
+
+
+@pytest.mark.parametrize("capture", captures(), ids=str)
+def test_processes_of_the_job_in_cgroups_of_their_own_are_no_neighbours(capture):
+    mechanism = primary(capture).mechanism
+
+    # In none of these did anybody grow who was not the job's, but for what runs on a machine.
+    if mechanism is not None and capture.name not in WHOLE_MACHINE:
+        assert "neighbour" not in (mechanism.name, *mechanism.or_)
