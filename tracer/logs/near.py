@@ -1,26 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of a text in chunks: the lines that may say why a job ended, and those just before. All else is only counted.
+"""Of a text in blocks of lines: those that may say why a job ended, and those just before. All else is only counted."""
 
-A chunk is searched for a few fragments of which every wording of `tracer.logs.training` and `tracer.logs.reports` has
-one: of four or five bytes, since bytes.find is several times faster at these than at longer ones.
-"""
+from collections.abc import Iterator, Sequence
 
-from collections.abc import Iterator
-
-from tracer.logs.chunks import WholeLines
+from tracer.logs.sieve import Sifted, tells
 
 LINE_BYTES = 4096
 """Of a line no more is looked at."""
 BEFORE = 30
 AFTER = 3
 _BEFORE_BYTES = 1 << 14
-
-NEEDLES = (
-    b"illed", b"illin", b"emor", b"EMORY", b"OOM", b"oom", b"xit", b"ignal", b"SIG", b"xpect", b"raceb",
-    b"/shm", b"alloc", b"ALLOC", b"nable", b"NCCL", b"nccl", b"peer", b"gloo", b"ilure", b"CANCE", b"ermin",
-    b"ocal_", b"y ope", b"died", b"egfau", b"ancda", b"taLoa", b"traps", b"TERM_", b" code", b"rncod", b"vValu",
-    b"dByte", b"Root ", b"UT_OF", b"dezvo",
-)  # fmt: skip
 
 
 class NearLines:
@@ -29,61 +18,75 @@ class NearLines:
     def __init__(self) -> None:
         self.number = 0
         """Of lines that were given or passed over."""
-        self._whole = WholeLines(LINE_BYTES)
-        self._tail: list[tuple[int, bytes]] = []
+        self._behind = b""
+        """Lines that were passed over last and are not in the tail yet: all that can be in it."""
+        self._tail: list[bytes] = []
         self._after = 0
 
     def hold(self) -> None:
         """The next line is wanted, whatever it says."""
         self._after = max(self._after, 1)
 
-    def feed(self, chunk: bytes) -> Iterator[tuple[int, bytes]]:
-        """Lines that end in this chunk: number from 1, and bytes without the end."""
-        yield from self._lines(self._whole.feed(chunk))
+    def feed(self, data: bytes, sifted: Sifted) -> Iterator[tuple[int, bytes]]:
+        """Of lines with their ends those that are near: number from 1, and bytes without the end."""
+        if self._after <= 0 and not sifted.telling:
+            self._pass_over(data, sifted.count)
+            return
+        lines = data.split(b"\n")
+        lines.pop()
+        hits = [at for at in sifted.telling if len(lines[at]) <= LINE_BYTES or tells(lines[at][:LINE_BYTES])]
+        yield from self._near(lines, [*hits, len(lines)])
 
     def end(self) -> Iterator[tuple[int, bytes]]:
-        """The last line, which has no end; and, of a log that just breaks off, those before it."""
-        yield from self._lines(self._whole.end())
-        tail, self._tail = self._tail, []
-        yield from tail
+        """Of a log that just breaks off, its last lines."""
+        yield from self._before()
 
-    def _lines(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        next_of = dict.fromkeys(NEEDLES, -1)
-        at, size = 0, len(data)
-        nearest = -1
-        while at < size:
-            if nearest < at:
-                for needle in NEEDLES:
-                    if next_of[needle] < at:
-                        place = data.find(needle, at)
-                        next_of[needle] = size if place < 0 else place
-                nearest = min(next_of.values())
-            if self._after <= 0:
-                start = data.rfind(b"\n", at, nearest) + 1 or at
-                if nearest >= size:
-                    start = size
-                self._pass_over(data, at, start)
-                at = start
-                if at >= size:
-                    break
-            end = data.find(b"\n", at)
-            if nearest <= end:
-                yield from self._tail
+    def _near(self, lines: Sequence[bytes], hits: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+        at = next_hit = 0
+        while at < len(lines):
+            if hits[next_hit] < at:
+                next_hit += 1
+                continue
+            if self._after <= 0 and hits[next_hit] > at:
+                self._remember(lines[at : hits[next_hit]])
+                self.number += hits[next_hit] - at
+                at = hits[next_hit]
+                continue
+            if hits[next_hit] == at:
+                yield from self._before()
                 self._after = AFTER + 1
-            self._tail.clear()
+            self._behind, self._tail = b"", []
             self.number += 1
             self._after -= 1
-            yield self.number, data[at : min(end, at + LINE_BYTES)]
-            at = end + 1
+            yield self.number, lines[at][:LINE_BYTES]
+            at += 1
 
-    def _pass_over(self, data: bytes, at: int, end: int) -> None:
-        if end <= at:
-            return
-        self.number += data.count(b"\n", at, end)
-        lines: list[tuple[int, bytes]] = []
-        stop, number = end - 1, self.number
-        while len(lines) < BEFORE and stop > at and end - stop < _BEFORE_BYTES:
-            start = data.rfind(b"\n", at, stop) + 1 or at
-            lines.append((number, data[start : min(stop, start + LINE_BYTES)]))
-            stop, number = start - 1, number - 1
-        self._tail = [*self._tail, *reversed(lines)][-BEFORE:]
+    def _pass_over(self, data: bytes, count: int) -> None:
+        self.number += count
+        if count >= BEFORE:
+            self._behind = data
+        else:
+            self._remember(data.split(b"\n")[:-1])
+
+    def _remember(self, lines: Sequence[bytes]) -> None:
+        last = [line[:LINE_BYTES] for line in lines[-BEFORE:]]
+        if len(last) < BEFORE:
+            if self._behind:
+                behind, self._behind = self._behind, b""
+                self._remember(behind.split(b"\n")[:-1])
+            last = [*self._tail, *last][-BEFORE:]
+        self._behind = b""
+        kept = 0
+        for at in range(len(last) - 1, -1, -1):
+            kept += len(last[at])
+            if kept > _BEFORE_BYTES:
+                last = last[at + 1 :]
+                break
+        self._tail = last
+
+    def _before(self) -> Iterator[tuple[int, bytes]]:
+        """The lines before this one that nobody has seen."""
+        if self._behind:
+            self._remember(self._behind.split(b"\n")[:-1])
+        tail, self._tail = self._tail, []
+        yield from enumerate(tail, self.number - len(tail) + 1)

@@ -8,13 +8,18 @@ import msgspec
 
 from tracer.events import LogEvent, Passage, ReportedLine, Text, TextKind, TrainingLine
 from tracer.logs import reports
+from tracer.logs.chunks import WholeLines
+from tracer.logs.kernel.feed import LINE_BYTES
 from tracer.logs.kernel.reader import KernelLogReader
 from tracer.logs.near import NearLines
 from tracer.logs.prefixes import Line, WallTime, split
+from tracer.logs.sieve import Sieve
 from tracer.logs.training import TrainingReader
 
 MOST_OF_A_KIND = 200
 """Lines of one kind that are kept of one text: the first ones, and the last."""
+BLOCK_BYTES = 1 << 18
+"""So much is searched at once: it fits into the caches of a processor, and little is passed on where something is."""
 _MOST_KERNEL = 20_000
 _KEPT_LAST = 50
 
@@ -51,6 +56,8 @@ class TextReader:
 
     def __init__(self, file: int, name: str, kind: TextKind) -> None:
         self._file, self._name, self._kind = file, name, kind
+        self._whole = WholeLines(LINE_BYTES)
+        self._sieve = Sieve()
         self._near = NearLines()
         self._kernel = KernelLogReader()
         self._training = TrainingReader("both")
@@ -67,21 +74,19 @@ class TextReader:
 
     def feed(self, chunk: bytes) -> list[Passage]:
         """What is known now."""
-        passages = list(self._of_kernel(self._kernel.feed(chunk)))
         if self._wide is None:
             chunk = self._first + chunk
             if len(chunk) < 2:
                 self._first = chunk
-                return passages
+                return []
             self._first, self._wide = b"", chunk[:2] in (b"\xff\xfe", b"\xfe\xff")
             chunk = chunk[2:] if self._wide else chunk
-        passages += self._of_lines(self._near.feed(chunk.translate(None, b"\0") if self._wide else chunk))
-        return passages
+        return self._lines(self._whole.feed(chunk.translate(None, b"\0") if self._wide else chunk))
 
     def end(self) -> list[Passage]:
         """Nothing more will come."""
-        passages = [*self._of_kernel(self._kernel.end()), *self._of_lines(self._near.feed(self._first))]
-        passages += self._of_lines(self._near.end())
+        passages = [*self._lines(self._whole.feed(self._first)), *self._lines(self._whole.end())]
+        passages += [*self._of_kernel(self._kernel.end()), *self._of_lines(self._near.end())]
         for line in self._training.end():
             passages += self._keep(line, Line("", number=self._near.number))
         if self._progress is not None:
@@ -102,6 +107,20 @@ class TextReader:
             hints=frozenset(self._hints),
             left_out=self._left_out,
         )
+
+    def _lines(self, data: bytes) -> list[Passage]:
+        """Of whole lines, block by block: each reader is given what may have something for it."""
+        passages: list[Passage] = []
+        at = 0
+        while at < len(data):
+            end = data.rfind(b"\n", at, at + BLOCK_BYTES) + 1 or data.find(b"\n", at) + 1
+            block = data[at:end]
+            sifted = self._sieve.sift(block)
+            if sifted.of_kernel or not self._kernel.passes_over(block, sifted.count):
+                passages += self._of_kernel(self._kernel.feed(block))
+            passages += self._of_lines(self._near.feed(block, sifted))
+            at = end
+        return passages
 
     def _of_kernel(self, events: Iterable[LogEvent]) -> Iterator[Passage]:
         for event in events:
@@ -244,8 +263,13 @@ def _time_of(match: re.Match[str] | None) -> WallTime | None:
 
 def numbered(passages: Iterable[Passage]) -> list[Passage]:
     """In the order of their places, each event with a number by which it can be cited."""
-    ordered = sorted(passages, key=lambda passage: (passage.file, passage.line))
+    ordered = sorted(passages, key=_place)
     return [
         msgspec.structs.replace(passage, event=msgspec.structs.replace(passage.event, seq=seq))
         for seq, passage in enumerate(ordered)
     ]
+
+
+def _place(passage: Passage) -> tuple[int, int, bool]:
+    """Of one line what the kernel says comes first: it may have become known later."""
+    return passage.file, passage.line, isinstance(passage.event, ReportedLine | TrainingLine)

@@ -9,7 +9,8 @@ import pytest
 
 from tests.explained import cases
 from tracer.events import LoggedKill, TrainingLine
-from tracer.logs.near import NEEDLES, NearLines
+from tracer.logs.near import NearLines
+from tracer.logs.sieve import Sieve, tells
 from tracer.logs.texts import MOST_OF_A_KIND, TextReader, numbered
 
 KILL = "Killed process 42 (python3) total-vm:9kB, anon-rss:8kB, file-rss:0kB, shmem-rss:0kB"
@@ -99,19 +100,21 @@ def test_every_rule_has_a_fragment_that_is_looked_for_first():
     unseen = [
         text
         for text, about, *_ in (*shapes, *lines)
-        if about not in {"device_retry", "progress"} and not any(needle in text.encode() for needle in NEEDLES)
+        if about not in {"device_retry", "progress"} and not tells(text.encode())
     ]
 
     assert unseen == []
 
 
-def test_lines_before_a_failure_are_given_once_each_and_in_order():
-    near = NearLines()
-    raw = b"".join(b"line %d\n" % n for n in range(100)) + b"Killed\n" + b"more\n" * 10
-    numbers = [number for at in range(0, len(raw), 50) for number, _ in near.feed(raw[at : at + 50])]
+@pytest.mark.parametrize("lines_at_once", [1, 7, 1000])
+def test_lines_before_a_failure_are_given_once_each_and_in_order(lines_at_once):
+    near, sieve = NearLines(), Sieve()
+    lines = [b"line %d\n" % n for n in range(100)] + [b"Killed\n"] + [b"more\n"] * 10
+    blocks = [b"".join(lines[at : at + lines_at_once]) for at in range(0, len(lines), lines_at_once)]
+    given = [line for block in blocks for line in near.feed(block, sieve.sift(block))]
 
-    assert numbers == sorted(set(numbers))
-    assert 101 in numbers
+    assert [number for number, _ in given] == [*range(71, 102), 102, 103, 104]
+    assert given[0] == (71, b"line 70")
     assert near.number == 111
 
 

@@ -57,6 +57,17 @@ class NearLines:
         """The last line, which has no end."""
         yield from self._lines(self._whole.end())
 
+    def passes_over(self, data: bytes, count: int) -> bool:
+        """Whether none of these lines is near, of which somebody knows that they have no needle but perhaps in bytes."""
+        if self._left > 0:
+            return False
+        self._look_for_journal(data, max(EARLY_BYTES - self._offset, 0))
+        if self._is_journal and any(needle in data for needle in BYTES_NEEDLES):
+            return False
+        self._offset += len(data)
+        self._pass_over(data, count)
+        return True
+
     def _lines(self, data: bytes) -> Iterator[tuple[int, bytes]]:
         at, size = 0, len(data)
         hits = self._hits(data)
@@ -73,7 +84,8 @@ class NearLines:
                 continue
             hit = hits.next_at(at)
             if hit >= size:
-                self._pass_over(data[at:] if at else data)
+                rest = data[at:] if at else data
+                self._pass_over(rest, rest.count(b"\n"))
                 return
             start = data.rfind(b"\n", at, hit) + 1 or at
             if hit - start >= LINE_BYTES:
@@ -86,19 +98,23 @@ class NearLines:
     def _hits(self, data: bytes) -> "_Hits":
         early = max(EARLY_BYTES - self._offset, 0)
         self._offset += len(data)
-        if early and not self._is_journal:
-            self._is_journal = any(-1 < data.find(mark) < early for mark in _JOURNAL)
+        self._look_for_journal(data, early)
         always = NEEDLES + BYTES_NEEDLES if self._is_journal else NEEDLES
         ends = dict.fromkeys(EARLY_NEEDLES + BYTES_NEEDLES, early) if early else {}
         return _Hits(data, ends | dict.fromkeys(always, len(data)))
 
-    def _pass_over(self, data: bytes) -> None:
-        self._number += data.count(b"\n")
+    def _look_for_journal(self, data: bytes, early: int) -> None:
+        if early and not self._is_journal:
+            self._is_journal = any(-1 < data.find(mark) < early for mark in _JOURNAL)
+
+    def _pass_over(self, data: bytes, count: int) -> None:
+        self._number += count
         self._tail = _last_lines(self._tail + data if len(data) < _BEFORE_BYTES else data)
 
     def _before(self, data: bytes, at: int, start: int) -> Iterator[tuple[int, bytes]]:
         """The lines before a needle that nobody has seen."""
-        self._pass_over(data[at:start])
+        passed = data[at:start]
+        self._pass_over(passed, passed.count(b"\n"))
         lines, self._tail = self._tail.split(b"\n")[:-1], b""
         first = self._number - len(lines)
         for number, line in enumerate(lines, first + 1):

@@ -42,6 +42,10 @@ class KernelLogReader:
             self._first, self._wide = b"", chunk[:2] in _WIDE
         return self._read(self._near.feed(chunk.translate(None, b"\0") if self._wide else chunk))
 
+    def passes_over(self, data: bytes, count: int) -> bool:
+        """Whether nothing is wanted of these lines, whole ones that have no needle: they are counted then."""
+        return self._near.passes_over(data, count)
+
     def end(self) -> list[LogEvent]:
         """Nothing more will come."""
         first, self._first = self._first, b""
