@@ -30,7 +30,7 @@ class NearLines:
     def feed(self, data: bytes, sifted: Sifted) -> Iterator[tuple[int, bytes]]:
         """Of lines with their ends those that are near: number from 1, and bytes without the end."""
         if self._after <= 0 and not sifted.telling:
-            self._pass_over(data, sifted.count)
+            self._pass_over(data, sifted.lines)
             return
         lines = data.split(b"\n")
         lines.pop()

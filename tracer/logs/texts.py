@@ -116,7 +116,7 @@ class TextReader:
             end = data.rfind(b"\n", at, at + BLOCK_BYTES) + 1 or data.find(b"\n", at) + 1
             block = data[at:end]
             sifted = self._sieve.sift(block)
-            if sifted.of_kernel or not self._kernel.passes_over(block, sifted.count):
+            if sifted.of_kernel or not self._kernel.passes_over(block, sifted.lines):
                 passages += self._of_kernel(self._kernel.feed(block))
             passages += self._of_lines(self._near.feed(block, sifted))
             at = end

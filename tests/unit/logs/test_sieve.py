@@ -4,14 +4,13 @@
 import random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from tests.explained import cases
 from tests.kernel_logs import cases as kernel_logs
 from tracer.logs import reports, sieve
 from tracer.logs.kernel import feed
-from tracer.logs.sieve import FRAGMENTS, OF_KERNEL, Sieve, tells
+from tracer.logs.sieve import EARLY_OF_KERNEL, FRAGMENTS, OF_KERNEL, ROUGH, Sieve, tells
 from tracer.logs.texts import BLOCK_BYTES, TextReader, numbered
 from tracer.logs.training.blocks import _CODE, _OTHERS, _ROOT, _SIGNAL
 from tracer.logs.training.reader import RULES
@@ -46,21 +45,32 @@ def test_what_begins_a_block_of_lines_has_a_fragment():
         assert tells(text.encode())
 
 
-@pytest.mark.parametrize("needle", (*feed.NEEDLES, *feed.EARLY_NEEDLES))
+@pytest.mark.parametrize("needle", [*feed.NEEDLES, *feed.EARLY_NEEDLES])
 def test_what_the_kernels_reader_looks_for_has_a_fragment_that_is_its(needle):
     sifted = Sieve().sift(b"x\n" * 30 + needle + b"\n")
 
     assert sifted.of_kernel
-    assert sifted.telling == [30]
+    assert sieve._searched(b"x\n" + needle.translate(sieve._LOWER, sieve._NO_LETTERS) + b"\n", 6).of_kernel
 
 
-def test_the_kernels_fragments_are_among_all():
-    assert set(OF_KERNEL) <= set(FRAGMENTS)
+def test_what_is_looked_for_in_the_beginning_alone_is_not_looked_for_behind_it():
+    one = Sieve()
+    line = b"memory usage\n"
+
+    assert one.sift(line).of_kernel
+    one.sift(b"x" * feed.EARLY_BYTES + b"\n")
+    assert not one.sift(line).of_kernel
+    assert one.sift(b"oom-killer\n").of_kernel
+
+
+def test_each_fragment_has_one_of_those_that_are_looked_for_first():
+    for fragment in (*FRAGMENTS, *OF_KERNEL, *EARLY_OF_KERNEL):
+        assert any(rough in fragment for rough in ROUGH), fragment
 
 
 lines = st.lists(
     st.sampled_from(DULL)
-    | st.sampled_from([b"x" + f + b"y" for f in (b"KILL", b"oo-m", b"Memor", b"NCCL", b"N7C CL")])
+    | st.sampled_from([b"x" + f + b"y" for f in (b"KILL", b"oo-m", b"Memor", b"NCCL err", b"N7C CL comm", b"BLOOM")])
     | st.binary(max_size=30).map(lambda raw: raw.replace(b"\n", b"")),
     max_size=80,
 )
@@ -76,7 +86,7 @@ def test_the_lines_that_tell_are_those_with_a_fragment_whatever_was_seen_before(
         if plain:
             one._plain = 1
         sifted = one.sift(b"".join(line + b"\n" for line in part))
-        assert sifted.count == len(part)
+        assert sifted.lines == len(part)
         found += [at + place for place in sifted.telling]
 
     assert found == [place for place, line in enumerate(given_lines) if tells(line)]
@@ -90,6 +100,7 @@ def test_what_is_known_has_a_bound(monkeypatch):
         one.sift("".join(f"{word}\n{word}\n{word}\n" for word in words[at : at + 10]).encode() + b"z" * 5000 + b"\n")
 
     assert 0 < len(one._dull) <= 61
+    assert not one._others
     assert max(map(len, one._dull)) <= 400
 
 

@@ -58,7 +58,7 @@ class NearLines:
         yield from self._lines(self._whole.end())
 
     def passes_over(self, data: bytes, count: int) -> bool:
-        """Whether none of these lines is near, of which somebody knows that they have no needle but perhaps in bytes."""
+        """Whether none of these lines is near; somebody knows that they have no needle but those in bytes."""
         if self._left > 0:
             return False
         self._look_for_journal(data, max(EARLY_BYTES - self._offset, 0))
