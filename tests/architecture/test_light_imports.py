@@ -47,5 +47,36 @@ def test_the_reader_of_a_recording_needs_neither_psutil_nor_a_kernel():
     assert not {name for name in loaded if name.startswith(("tracer.kernel", "tracer.sources"))}
 
 
+OF_EXPLAIN = {"attribution", "cli", "errors", "events", "logs", "units", "verdict", "views", "wire"}
+"""Parts of ours that may be imported where only logs are left: nothing that watches, records or draws."""
+NOT_OF_EXPLAIN = {
+    *HEAVY,
+    "psutil",
+    "subprocess",
+    "threading",
+    "ctypes",
+    "tempfile",
+    "socket",
+    "gzip",
+    "lzma",
+    "shutil",
+    "random",
+}
+
+
+@pytest.mark.parametrize("form", [(), ("--json",), ("--brief",), ("--format", "editor"), ("--redact",)], ids="".join)
+def test_a_log_is_explained_by_what_is_quickly_imported(form):
+    log = ROOT / "tests" / "data" / "explain" / "mixed" / "mixed.log"
+    program = f"import sys; from tracer.cli import main; main({['explain', *form, str(log)]!r}); print(*sys.modules)"
+    child = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    loaded = set(child.stdout.splitlines()[-1].split())
+
+    assert loaded.isdisjoint(NOT_OF_EXPLAIN)
+    assert {name.split(".")[1] for name in loaded if name.startswith("tracer.")} <= OF_EXPLAIN
+    assert not [name for name in loaded if name.startswith("tracer.views.") and name.count(".") > 2]
+
+
 def test_a_heavy_import_would_be_seen():
     assert "asyncio" in imported_by(("tracer", "asyncio"))

@@ -25,7 +25,7 @@ def look_of(stream: TextIO | None, environ: Mapping[str, str]) -> Look:
     terminal = stream is not None and _is_terminal(stream)
     encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
     return Look(
-        width=_width(stream, environ) if terminal else _columns(environ),
+        width=width_of(stream, environ) if terminal else _columns(environ),
         color=terminal and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb",
         ascii_only=not encoding.startswith(("utf", "cp65001")),
     )
@@ -79,7 +79,8 @@ def _is_terminal(stream: TextIO) -> bool:
         return False
 
 
-def _width(stream: TextIO | None, environ: Mapping[str, str]) -> int | None:
+def width_of(stream: TextIO | None, environ: Mapping[str, str]) -> int | None:
+    """What COLUMNS says, else what a terminal has."""
     columns = _columns(environ)
     if columns is not None or stream is None:
         return columns

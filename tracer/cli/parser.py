@@ -3,13 +3,15 @@
 
 import argparse
 import inspect
-import platform
+import os
+import sys
 import textwrap
 from collections.abc import Sequence
 from typing import NoReturn
 
 from tracer import __version__
 from tracer.cli.command import Command, Example, examples_of, takes_root
+from tracer.cli.console import width_of
 from tracer.errors import UsageError
 
 TAGLINE = "What killed my training run?"
@@ -44,7 +46,9 @@ class Formatter(argparse.HelpFormatter):
     """Fills paragraph by paragraph; one with an indented line in it is laid out already."""
 
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=26)
+        super().__init__(
+            prog, max_help_position=26, width=(width_of(sys.__stdout__, os.environ) or 80) - 2
+        )  # without shutil
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         filled = []
@@ -77,7 +81,7 @@ class Program(Parser):
         self.add_argument(
             "--version",
             action="version",
-            version=f"oomtrace {__version__} (Python {platform.python_version()})",
+            version=f"oomtrace {__version__} (Python {sys.version.split()[0]})",
             help="show the version, and that of Python, and exit",
         )
         self.children = self.add_subparsers(

@@ -6,7 +6,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import BinaryIO, NamedTuple, Protocol
 
 from tracer.cli.console import command_line
@@ -63,15 +63,16 @@ def chunks(given: Given) -> Iterator[bytes]:
             _refuse_what_is_no_text(first, given)
             yield first
             unpacked = file
-        read_bytes = len(first)
-        while read_bytes < MOST_BYTES:
-            chunk = _read(unpacked, given)
-            if not chunk:
-                return
-            if unpacked is not file and read_bytes == len(first):
-                _refuse_what_is_no_text(chunk, given)
-            read_bytes += len(chunk)
-            yield chunk
+        with nullcontext() if unpacked is file else _closed(unpacked):
+            read_bytes = len(first)
+            while read_bytes < MOST_BYTES:
+                chunk = _read(unpacked, given)
+                if not chunk:
+                    return
+                if unpacked is not file and read_bytes == len(first):
+                    _refuse_what_is_no_text(chunk, given)
+                read_bytes += len(chunk)
+                yield chunk
 
 
 def from_clipboard() -> bytes:
@@ -175,21 +176,27 @@ def _unpacked(first: bytes, file: BinaryIO, given: Given) -> _Reads | None:
 
 
 def _zstd(rest: _Rest, given: Given) -> _Reads:
+    from tracer.cli import zstd
+
+    found = zstd.opened(rest)
+    if found is None:
+        raise InputError(
+            "is packed with zstd, which takes the program zstd, the Python package zstandard, or Python 3.14",
+            path=given.name,
+            next_command="sudo apt-get install zstd",
+        )
+    return found
+
+
+@contextmanager
+def _closed(unpacked: _Reads) -> Iterator[None]:
+    """Closes it at the end, where it is anything to be closed: the file below stays open."""
     try:
-        from compression import zstd  # type: ignore[import-not-found] # Python 3.14 has it
-    except ImportError:
-        try:
-            import zstandard  # type: ignore[import-not-found]
-        except ImportError:
-            raise InputError(
-                "is packed with zstd, which this Python cannot read",
-                path=given.name,
-                next_command=f"zstd -dc {given.path} | oomtrace explain -",
-            ) from None
-        found: _Reads = zstandard.ZstdDecompressor().stream_reader(rest)
-        return found
-    opened: _Reads = zstd.ZstdFile(rest)
-    return opened
+        yield
+    finally:
+        close = getattr(unpacked, "close", None)
+        if close is not None:
+            close()
 
 
 def _refuse_what_is_no_text(first: bytes, given: Given) -> None:

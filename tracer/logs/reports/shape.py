@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from tracer.logs.late import LatePattern
 from tracer.logs.training.shape import signal_of
 
 TEXT_CHARS = 300
@@ -20,7 +21,7 @@ class Rule(NamedTuple):
     """How one wording is recognised."""
 
     needle: str
-    pattern: re.Pattern[str]
+    pattern: LatePattern
     build: Callable[[re.Match[str]], Told | None]
 
 
@@ -38,4 +39,4 @@ def rule(needle: str, pattern: str, about: str, by: str, **fixed: Any) -> Rule:
                 told[name] = int(value) if name in {"pid", "exit_code"} else value
         return told
 
-    return Rule(needle, re.compile(pattern), build)
+    return Rule(needle, LatePattern(pattern), build)

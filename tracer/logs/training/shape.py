@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from tracer.logs.late import LatePattern
 from tracer.units import GIB, KIB, MIB
 
 LINE_BYTES = 4096
@@ -153,14 +154,14 @@ class Rule(NamedTuple):
 
     needle: str
     """In lower case; where it is not, the pattern is not tried."""
-    pattern: re.Pattern[str]
+    pattern: LatePattern
     """Searched, so that whatever stands before or behind does not matter; its work is linear in the line."""
     build: Build
 
 
 def rule(needle: str, pattern: str, build: Build) -> Rule:
     """A rule; `pattern` as for `re.compile`."""
-    return Rule(needle, re.compile(pattern), build)
+    return Rule(needle, LatePattern(pattern), build)
 
 
 def says(about: str, **fixed: Any) -> Build:
