@@ -110,13 +110,28 @@ def _verbose(records: Sequence[Rec]) -> bytes:
 
 
 def _export(records: Sequence[Rec]) -> bytes:
-    # Fields of several lines have a form of their own there, with a length in binary.
-    blocks = (
-        "".join(f"{name}={value}\n" for name, value in _journal_fields(each).items())
-        for each in records
-        if "\n" not in each.text
+    return b"\n".join(
+        b"".join(_exported(name, value) for name, value in _journal_fields(each).items()) for each in records
     )
-    return "\n".join(blocks).encode("utf-8", "surrogateescape")
+
+
+def _exported(name: str, value: str) -> bytes:
+    """What is no plain text has its length before it, in binary."""
+    raw = value.encode("utf-8", "surrogateescape")
+    if value.isprintable():
+        return f"{name}={value}\n".encode()
+    return name.encode() + b"\n" + len(raw).to_bytes(8, "little") + raw + b"\n"
+
+
+def _json_pretty(records: Sequence[Rec]) -> bytes:
+    texts = []
+    for record in records:
+        fields: dict[str, object] = {**_journal_fields(record)}
+        if not record.text.replace("\n", "").isprintable():
+            fields["MESSAGE"] = list(record.text.encode("utf-8", "surrogateescape"))
+        text = json.dumps(fields, ensure_ascii=False, indent="\t", separators=(",", " : "))
+        texts.append(f"{text}\n")
+    return "".join(texts).encode()
 
 
 def _html(text: str, _number: int) -> str:
@@ -199,6 +214,7 @@ FORMS: dict[str, Form] = {
     "journalctl -o json, bytes": _simple(_json_bytes),
     "journalctl -o verbose": _verbose,
     "journalctl -o export": _export,
+    "journalctl -o json-pretty": _json_pretty,
     "docker, JSON": _around(dmesg, _docker),
     "CRI": _around(dmesg, lambda text, n: f"2024-04-28T08:00:{n % 60:02d}.123456789Z stdout F {text}"),
     "docker compose": _around(dmesg, lambda text, _: f"node-logs-1  | {text}"),

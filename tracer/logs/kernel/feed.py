@@ -20,8 +20,9 @@ NEEDLES = (b"oom-k", b"oom_", b"Kill", b"ut of mem", b"NVRM: Xid")
 EARLY_BYTES = 4 << 20
 EARLY_NEEDLES = (b"otal_vm", b"emory: usage", b"emory cgroup")
 """These are met in a part of a report, which is looked for in that much of a file: who sends parts sends no more."""
-BYTES_NEEDLES = (b"111,111,109", b"111, 111, 109")
-"""`oom` in a text that the journal's JSON has as bytes; looked for beyond that where the file is of the journal."""
+BYTES_NEEDLES = (b"111,111,109", b"111, 111, 109", b'"MESSAGE" : [')
+"""`oom` in a text that the journal's JSON has as bytes, and such a text with a line for each; looked for beyond that
+where the file is of the journal."""
 _JOURNAL = (b'"__CURSOR"', b'"MESSAGE"')
 
 
