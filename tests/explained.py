@@ -3,8 +3,10 @@
 
 `python -m tests.explained --write-table FILE` puts the table of them between its marks in a document.
 
-`NAME/expected.json`: how they are given (`args`), fields of the document that must be (`expect`, by path), words that
-the page must have (`says`), and what neither page nor document may say (`never`).
+`NAME/expected.json`, written by hand: how they are given (`args`), fields of the document that must be (`expect`, by
+path), words that the page must have (`says`), and what neither page nor document may say (`never`).
+`NAME/document.json`, written by `python -m tests.explained --write`: the whole document but for what is null or empty,
+a line for each field of an incident and for each line that is cited. A change of what is said shows there, and is looked at before it is committed.
 """
 
 import argparse
@@ -12,6 +14,8 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import msgspec
 
 from tracer.events import Text
 from tracer.logs.texts import TextReader, numbered
@@ -78,6 +82,33 @@ def at(document: Any, path: str) -> Any:
     return document
 
 
+def written(case: Case) -> str:
+    """The whole document of a case, as it lies beside it."""
+    document = _full(json.loads(msgspec.json.encode(explained(case.texts()))))
+    parts = [f' "{name}": {_laid_out(part, 1, 3 if name == "incidents" else 2)}' for name, part in document.items()]
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def _full(value: Any) -> Any:
+    """Without what is null or empty."""
+    if isinstance(value, dict):
+        parts = {name: _full(part) for name, part in value.items()}
+        return {name: part for name, part in parts.items() if part not in (None, [], {})}
+    return [_full(part) for part in value] if isinstance(value, list) else value
+
+
+def _laid_out(value: Any, depth: int, deepest: int) -> str:
+    if depth == deepest or not isinstance(value, dict | list) or not value:
+        return json.dumps(value, ensure_ascii=False)
+    indent = " " * (depth + 1)
+    if isinstance(value, dict):
+        parts = [f'{indent}"{name}": {_laid_out(part, depth + 1, deepest)}' for name, part in value.items()]
+    else:
+        parts = [indent + _laid_out(part, depth + 1, deepest) for part in value]
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    return f"{opening}\n" + ",\n".join(parts) + f"\n{indent[1:]}{closing}"
+
+
 def table() -> str:
     """In Markdown: the cases by what must be said of them."""
     found: dict[tuple[str, str], list[Case]] = {}
@@ -98,9 +129,16 @@ def put_into(path: Path, text: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Logs that are explained, as a table.")
-    parser.add_argument("--write-table", type=Path, metavar="FILE", required=True)
-    put_into(parser.parse_args().write_table, table())
+    parser = argparse.ArgumentParser(description="Logs that are explained.")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--write-table", type=Path, metavar="FILE", help="put their table into a document")
+    what.add_argument("--write", action="store_true", help="write what is said of each beside it")
+    args = parser.parse_args()
+    if args.write_table:
+        put_into(args.write_table, table())
+        return
+    for case in cases():
+        (DATA / case.name / "document.json").write_text(written(case), encoding="utf-8")
 
 
 if __name__ == "__main__":

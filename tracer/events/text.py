@@ -60,6 +60,6 @@ class Text(msgspec.Struct, frozen=True, kw_only=True):
     boot_clock: bool = False
     """It has times of `dmesg -T`, which drift from the true ones, most after the machine slept."""
     hints: frozenset[str] = frozenset()
-    """What it is of, by words in it: `kubernetes`, `slurm`, `docker`, `ray`."""
+    """What it is of, by words in it: `kubernetes`, `slurm`, `docker`, `ray`, `cgroup-v1`."""
     left_out: int = 0
     """Recognised lines beyond what is kept."""

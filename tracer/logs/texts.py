@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from tracer.events import LogEvent, Passage, ReportedLine, Text, TextKind, TrainingLine
+from tracer.events import LogEvent, LoggedUsage, Passage, ReportedLine, Text, TextKind, TrainingLine
 from tracer.logs import reports
 from tracer.logs.chunks import WholeLines
 from tracer.logs.kernel.feed import LINE_BYTES
@@ -32,8 +32,11 @@ _HINTS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     ),
     ("slurm", re.compile(rb"\bslurm|\bsrun: |SLURM_|\bStepId=")),
     ("docker", re.compile(rb"\bdocker[d:-]|/docker/|OOMKilled\"")),
+    ("cgroup-v1", re.compile(rb"/sys/fs/cgroup/memory/|\bmemory\.(?:limit_in_bytes|failcnt|oom_control|memsw\.)")),
     ("ray", re.compile(rb"\braylet\b|\(raylet|ray\.exceptions")),
 )
+_OF_V1 = ("memory+swap", "kmem")
+"""Counters that are none of cgroup v2's."""
 _GLOG = re.compile(
     r"(?:\[rank\d{1,6}\]:\s?)?[EWIFVD]"
     r"(?P<month>\d\d)(?P<day>\d\d) (?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)\.(?P<fraction>\d{1,9})"
@@ -124,6 +127,8 @@ class TextReader:
 
     def _of_kernel(self, events: Iterable[LogEvent]) -> Iterator[Passage]:
         for event in events:
+            if isinstance(event, LoggedUsage) and event.counter in _OF_V1:
+                self._hints.add("cgroup-v1")
             count = self._counts["kernel"] = self._counts.get("kernel", 0) + 1
             if count > _MOST_KERNEL:
                 self._left_out += 1

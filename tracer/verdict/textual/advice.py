@@ -9,6 +9,7 @@ from tracer.verdict.model import Cause, Limit, Process, Remedy
 
 _SACCT = "sacct -j JOB -o JobID,State,MaxRSS,ReqMem"
 WATCH = "sudo oomtrace run -- COMMAND"
+_OWN_V1 = "$(sed -n 's/^[^:]*:[^:]*memory[^:]*://p' /proc/self/cgroup)"
 _GREP = "grep -iE 'oom-kill|killed process|out of memory'"
 
 
@@ -131,8 +132,14 @@ def _settling(hints: AbstractSet[str], named: str, job: str | None) -> Iterable[
             do="See what the runtime has of it. OOMKilled: false proves nothing: it tells of the main process alone.",
             verify="docker inspect CONTAINER --format '{{.State.OOMKilled}} {{.State.ExitCode}}'",
         )
-    yield Remedy(
-        do="See whether its cgroup has counted an OOM kill (oom_kill above 0).",
-        verify="cat /sys/fs/cgroup$(cut -d: -f3 /proc/self/cgroup | tail -1)/memory.events",
-    )
+    if "cgroup-v1" in hints:
+        yield Remedy(
+            do="See whether its cgroup has counted an OOM kill (oom_kill above 0), or reached its limit (failcnt).",
+            verify=f"cd /sys/fs/cgroup/memory{_OWN_V1} && grep . memory.oom_control memory.failcnt",
+        )
+    else:
+        yield Remedy(
+            do="See whether its cgroup has counted an OOM kill (oom_kill above 0).",
+            verify="cat /sys/fs/cgroup$(cut -d: -f3 /proc/self/cgroup | tail -1)/memory.events",
+        )
     yield Remedy(do="Watch the next run: then the kernel itself tells, and no log is needed.", verify=WATCH)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.architecture.checkout import ROOT
-from tests.explained import BEGIN, DATA, END, at, cases, explained, table
+from tests.explained import BEGIN, DATA, END, at, cases, explained, table, written
 from tracer.logs.reports import KINDS as REPORTED
 from tracer.verdict.model import Cause
 from tracer.verdict.textual.citing import _KINDS
@@ -27,6 +27,12 @@ def test_a_log_is_explained_as_it_happened(case):
     document = json.loads(msgspec.json.encode(verdict))
 
     assert {path: at(document, path) for path in case.expect} == case.expect
+
+
+@each_case
+def test_the_whole_document_is_as_it_was_looked_at(case):
+    """`python -m tests.explained --write` writes it anew."""
+    assert written(case) == (DATA / case.name / "document.json").read_text(encoding="utf-8")
 
 
 @each_case
@@ -85,7 +91,8 @@ def test_every_kind_of_line_has_words():
 def test_each_case_has_its_texts():
     for case in ALL:
         assert {path.name for path in (DATA / case.name).iterdir()} == {name for name, _, _ in case.texts()} | {
-            "expected.json"
+            "expected.json",
+            "document.json",
         }
 
 
