@@ -6,7 +6,8 @@
 `NAME/expected.json`, written by hand: how they are given (`args`), fields of the document that must be (`expect`, by
 path), words that the page must have (`says`), and what neither page nor document may say (`never`).
 `NAME/document.json`, written by `python -m tests.explained --write`: the whole document but for what is null or empty,
-a line for each field of an incident and for each line that is cited. A change of what is said shows there, and is looked at before it is committed.
+a line for each field of an incident and for each line that is cited. A change of what is said shows there, and is
+looked at before it is committed.
 """
 
 import argparse

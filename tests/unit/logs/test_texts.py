@@ -93,6 +93,35 @@ def test_a_line_without_an_end_is_cut():
     assert text.lines == 1
 
 
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    "block, blocks, lines",
+    [
+        (b"x" * MIB, 64, 1),
+        (b"Killed " * (MIB // 7), 64, 1),
+        (b"\n" * (MIB // 4), 8, 2 * MIB),
+        (b"\0" * MIB, 32, 1),
+        ((b"\0" * 99 + b"\n") * (MIB // 100), 16, 16 * (MIB // 100)),
+        ((b"y" * (MIB - 1) + b"\n"), 16, 16),
+        (b"max memory allocated 12 GiB, bloom, NCCL INFO, code 0\n" * 5000, 16, 80_000),
+    ],
+    ids=["one line", "one line of needles", "empty lines", "NULs", "lines of NULs", "long lines", "words of training"],
+)
+def test_what_is_odd_or_long_is_passed_over_in_bounded_memory(block, blocks, lines):
+    reader = TextReader(0, "x", "mixed")
+    tracemalloc.start()
+    for _ in range(blocks):
+        assert reader.feed(block) == []
+    assert reader.end() == []
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert reader.text.lines == lines
+    assert peak < 8 * MIB
+
+
 def test_every_rule_has_a_fragment_that_is_looked_for_first():
     """A line that a rule would take, and that no needle is in, would be passed over."""
     shapes = runpy.run_path(str(HERE / "training" / "test_shapes.py"))["LINES"]

@@ -21,6 +21,7 @@ LINES = (
     (f'level=info msg="TaskOOM event container_id:\\"{ID}\\""', "container_oom", None, None),
     (f"TaskOOM event &TaskOOM{{ContainerID:{ID},XXX_unrecognized:[],}}", "container_oom", None, None),
     (f"2026-11-30T17:25:58Z container oom {ID} (image=x, name=train)", "container_oom", None, None),
+    (f"2026-11-30T17:25:58Z container kill {ID} (image=x, name=train, signal=9)", "container_kill", None, 9),
     ("msg=event topic=/tasks/oom type=containerd.events.TaskOOM", "container_oom", None, None),
     ('  "OOMKilled": true,', "container_oom", None, None),
     ('  "OOMKilled": false,', "not_oom_killed", None, None),
