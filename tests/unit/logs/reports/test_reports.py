@@ -75,7 +75,7 @@ def test_what_only_sounds_like_a_kill_is_none(text):
 
 
 def test_each_kind_is_told_by_some_line():
-    assert {about for _, about, _, _ in LINES} == set(KINDS) - {"container_kill"}
+    assert {about for _, about, _, _ in LINES} == set(KINDS)
 
 
 def test_a_long_line_takes_no_long_time():
