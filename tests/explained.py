@@ -12,13 +12,13 @@ looked at before it is committed.
 
 import argparse
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from tracer.events import Text
+from tracer.events import Passage, Text
 from tracer.logs.texts import TextReader, numbered
 from tracer.verdict.textual.judge import explain
 from tracer.verdict.textual.model import TextVerdict
@@ -60,17 +60,25 @@ def cases() -> list[Case]:
     ]
 
 
-def explained(given: Iterable[tuple[str, str, bytes]], chunk: int = 1 << 20) -> TextVerdict:
-    """The verdict of some texts."""
-    passages = []
+Cut = Callable[[bytes], Iterable[bytes]]
+
+
+def passages_of(given: Iterable[tuple[str, str, bytes]], cut: Cut) -> tuple[list[Passage], list[Text]]:
+    """What some texts say, read in chunks as `cut` makes them."""
+    passages: list[Passage] = []
     texts: list[Text] = []
     for place, (name, kind, raw) in enumerate(given):
         reader = TextReader(place, name, kind)  # type: ignore[arg-type]
-        for at in range(0, len(raw), chunk):
-            passages += reader.feed(raw[at : at + chunk])
+        for chunk in cut(raw):
+            passages += reader.feed(chunk)
         passages += reader.end()
         texts.append(reader.text)
-    return explain(numbered(passages), texts)
+    return numbered(passages), texts
+
+
+def explained(given: Iterable[tuple[str, str, bytes]], chunk: int = 1 << 20) -> TextVerdict:
+    """The verdict of some texts."""
+    return explain(*passages_of(given, lambda raw: (raw[at : at + chunk] for at in range(0, len(raw), chunk))))
 
 
 def at(document: Any, path: str) -> Any:

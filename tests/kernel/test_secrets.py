@@ -8,7 +8,7 @@ import sys
 from tests.architecture.checkout import ROOT
 from tests.waiting import SLOWER
 from tracer.events import JobStarted, ProcessSeen
-from tracer.sources.masking import MASK
+from tracer.masking import MASK
 
 ENVIRON = {
     "HF_TOKEN": "hf_envSecretOfTheHub0123456789",

@@ -67,7 +67,7 @@ def shown(text: str) -> str:
 
 def command_line(words: Iterable[str]) -> str:
     """A command to type, of the caller's own words: it may end up in a log, so what looks like a secret is masked."""
-    from tracer.sources.masking import mask_arguments
+    from tracer.masking import mask_arguments
 
     return shlex.join(mask_arguments(words))
 

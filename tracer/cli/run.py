@@ -38,7 +38,7 @@ from tracer.pipeline import Pipeline, Plan, Sources
 from tracer.pipeline.clocks import header_now
 from tracer.pipeline.machine import open_sources
 from tracer.rights import as_root
-from tracer.sources.masking import mask_arguments
+from tracer.masking import mask_arguments
 from tracer.units import MIB, format_bytes
 
 MIN_MEMORY_BYTES = MIB

@@ -11,10 +11,12 @@ from tracer.logs import reports
 from tracer.logs.chunks import WholeLines
 from tracer.logs.kernel.feed import LINE_BYTES
 from tracer.logs.kernel.reader import KernelLogReader
+from tracer.logs.kernel.shape import TEXT_CHARS as KERNEL_CHARS
 from tracer.logs.near import NearLines
 from tracer.logs.prefixes import Line, WallTime, split
 from tracer.logs.sieve import Sieve
 from tracer.logs.training import TrainingReader
+from tracer.masking import mask_fields, mask_line
 
 MOST_OF_A_KIND = 200
 """Lines of one kind that are kept of one text: the first ones, and the last."""
@@ -135,7 +137,7 @@ class TextReader:
                 continue
             wall_ns, zone, year = _moment(_wall_of(event.wall))
             yield Passage(
-                event=event,
+                event=_masked(event),
                 file=self._file,
                 line=event.log_line or 0,
                 column=event.log_column or 1,
@@ -206,6 +208,20 @@ class TextReader:
         self._left_out += 1
         if len(last) > _KEPT_LAST:
             last.pop(0)
+
+
+def _masked(event: LogEvent) -> LogEvent:
+    """Anyone can have written into a record: its own fields were read of the text, and are masked as it is."""
+    shown = mask_line(event.text)
+    if shown is event.text and len(shown) < KERNEL_CHARS:
+        return event
+    if len(event.text) >= KERNEL_CHARS:
+        shown = shown.rpartition(" ")[0]  # the last word may be a part of a secret
+    named = {name: getattr(event, name) for name in event.__struct_fields__ if name not in _OF_PREFIX}
+    return msgspec.structs.replace(event, **mask_fields(named) | {"text": shown})
+
+
+_OF_PREFIX = frozenset({"wall", "host", "said_by", "source", "text"})
 
 
 _TIME_ALONE = re.compile(rb"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?\]?:? ?")

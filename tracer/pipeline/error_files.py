@@ -8,7 +8,7 @@ from tracer.logs.training import TEXT_CHARS, recognise
 from tracer.pipeline.helper import Work
 from tracer.sources.environ_names import ERROR_FILE, VALUE_CHARS
 from tracer.sources.error_file import UserReader, read_error_file
-from tracer.sources.masking import mask_text
+from tracer.masking import mask_text
 
 MAX_FILES = 1024
 

@@ -6,15 +6,12 @@ import selectors
 import time
 from collections.abc import Callable
 
-import msgspec
-
 from tracer.events import TrainingLine
 from tracer.job.copier import RESIZED
 from tracer.job.tee import Channel, Tee
 from tracer.logs.training import Thinning, TrainingReader
 from tracer.pipeline.journal import Journal
 from tracer.pipeline.ports import Reader
-from tracer.sources.masking import mask_text
 from tracer.units import NS_PER_S, format_bytes
 
 COST_SHARE = 20
@@ -69,7 +66,7 @@ class Output:
         for reader in self._readers.values():
             self._record(reader.end())
         for line in self._thinning.rest():
-            self._append(line)
+            self._journal.append(line)
         note = self._journal.note
         if self._unseen:
             note(f"{format_bytes(self._unseen)} of the job's output came too fast to be looked through")
@@ -121,7 +118,4 @@ class Output:
 
     def _record(self, lines: list[TrainingLine]) -> None:
         for line in self._thinning.take(lines):
-            self._append(line)
-
-    def _append(self, line: TrainingLine) -> None:
-        self._journal.append(msgspec.structs.replace(line, text=mask_text(line.text)))
+            self._journal.append(line)

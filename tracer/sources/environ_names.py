@@ -6,7 +6,7 @@ there is a number or an identifier; one path is, of a file that is read. Address
 whatever a user may fill freely are not here.
 """
 
-from tracer.sources.masking import mask_marked
+from tracer.masking import mask_marked
 
 ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
 _WHY: dict[str, tuple[str, ...]] = {

@@ -8,6 +8,7 @@ merely sounds like a kill (`Considered 5 cgroups for killing`, `"OOMKilled": fal
 from tracer.events import ReportedLine
 from tracer.logs.reports import clusters, daemons, services
 from tracer.logs.reports.shape import TEXT_CHARS, Rule
+from tracer.masking import mask_fields, mask_line
 
 KINDS: dict[str, str] = {
     "daemon_kill": "an OOM daemon ended a process or a cgroup",
@@ -37,7 +38,8 @@ def parse(text: str) -> ReportedLine | None:
             match = rule.pattern.search(text)
             told = None if match is None else rule.build(match)
             if told is not None:
-                return ReportedLine(ts_ns=0, source="text", text=text.strip()[:TEXT_CHARS], **told)
+                shown = mask_line(text.strip())[:TEXT_CHARS]
+                return ReportedLine(ts_ns=0, source="text", text=shown, **mask_fields(told))
     return None
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from tracer.events import TrainingLine
 from tracer.logs.training import blocks, collective, device, host, launchers, loader, progress
 from tracer.logs.training.shape import LINE_BYTES, TEXT_CHARS, Found, Line, Rule, line_of
+from tracer.masking import mask_fields, mask_line
 
 RULES: tuple[Rule, ...] = (
     *loader.RULES,
@@ -75,8 +76,8 @@ class TrainingReader:
         return self._read(last, self._pending_ns)
 
     def _read(self, raw: bytes, ts_ns: int) -> list[TrainingLine]:
-        if not raw.strip() and not self._blocks.open:
-            return []
+        if not self._blocks.open and not _may_matter(raw):
+            return []  # looked at line by line, so that it does not matter which lines a chunk brought
         line = line_of(raw)
         told = self._recognise(line)
         return [] if told is None else [self._event(line, told, ts_ns)]
@@ -97,12 +98,14 @@ class TrainingReader:
             ts_ns=ts_ns,
             source="text",
             about=told.about,
-            text=text[:TEXT_CHARS],
+            text=mask_line(text)[:TEXT_CHARS],
             stream=self._stream,
-            **{name: value for name, value in fields.items() if value is not None},
+            **mask_fields({name: value for name, value in fields.items() if value is not None}),
         )
 
 
 def _may_matter(raw: bytes) -> bool:
+    if b"\x1b" in raw:  # a colour may stand within a word
+        return True
     lowered = raw.lower()
     return any(needle in lowered for needle in _RAW_NEEDLES)

@@ -2,7 +2,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from tracer.sources.masking import ARGUMENT_CHARS, ARGUMENTS, CUT, MASK, mask_arguments, mask_marked
+from tracer.masking import ARGUMENT_CHARS, ARGUMENTS, CUT, MASK, mask_arguments, mask_marked
 
 SECRET = "s3cr3t-Value_0123456789"
 

@@ -6,8 +6,9 @@ Every repetition in a pattern is bounded or cannot be tried twice: arguments are
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
+from typing import Any
 
 MASK = "***"
 ARGUMENT_CHARS = 512
@@ -102,6 +103,17 @@ _HEX = re.compile(
     r"(?<![0-9A-Za-z/])(?:[0-9a-fA-F]{64}|[0-9a-fA-F]{40}|[0-9a-fA-F]{32})(?![0-9A-Za-z])"
 )
 
+_HEX_KEY = re.compile(r"(?<![0-9A-Za-z/])(?:[0-9a-fA-F]{40}|[0-9a-fA-F]{32})(?![0-9A-Za-z])")
+_MAY_HOLD_ONE = re.compile(
+    # One of these is in every text that the patterns above find something in.
+    r"://|key|tok|pas|pwd|phrase|secret|cred|auth|bearer|cookie|jwt|dsn|sig|hf_|gh[pousr]_|glpat|sk-|k_live|k_test"
+    r"|xox|xapp|AKIA|ASIA|AIza|ya29|nvapi|npm_|gsk_|r8_|wandb_v|SG\.|eyJ|[0-9a-f]{32}"
+    r"|mysql|docker|podman|redis-cli|mariadb|smbclient|ldapsearch|curl",
+    re.IGNORECASE,
+)
+"""A search that most lines of a log end with."""
+_OF_PLACES = frozenset({"cgroup", "container", "cpuset", "memcg", "oom_memcg", "task_memcg", "unit"})
+
 
 def mask_arguments(arguments: Iterable[str]) -> tuple[str, ...]:
     """A command line that can be kept: secrets masked, bounded in length.
@@ -169,6 +181,23 @@ def _without_environment(text: str) -> str:
 
 def mask_text(text: str) -> str:
     """Anything that somebody wrote: also what stands behind a secret-like name, wherever that is."""
+    return _HEX.sub(MASK, _without_named(text))
+
+
+def mask_line(text: str) -> str:
+    """A line of a log, before it is cut to what is kept: as `mask_text`, but for ids of containers (64 hex digits)."""
+    return _HEX_KEY.sub(MASK, _without_named(text)) if _MAY_HOLD_ONE.search(text) else text
+
+
+def mask_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """What a line was taken apart to: every text in it as `mask_line` leaves it, and ids and paths with their digits."""
+    return {
+        name: (mask_marked if name in _OF_PLACES else mask_line)(value) if isinstance(value, str) else value
+        for name, value in fields.items()
+    }
+
+
+def _without_named(text: str) -> str:
     text = _HEADER.sub(lambda found: f"{found['name']}: {MASK}", mask_marked(text))
     text = _BEARER.sub(lambda found: f"{found['word']} {MASK}", text)
     for program, pattern in _LETTERED.items():
@@ -177,7 +206,7 @@ def mask_text(text: str) -> str:
     text = _QUERY.sub(_without_value, text)
     for pattern in (_ASSIGNED, _SET, _FLAGGED):
         text = _without_values(pattern, text)
-    return _HEX.sub(MASK, text)
+    return text
 
 
 def _without_values(pattern: re.Pattern[str], text: str) -> str:
