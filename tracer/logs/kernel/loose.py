@@ -66,7 +66,7 @@ def _kill(text: str, stamp: Stamp) -> LogEvent | None:
 
 
 def _of_kill(text: str, found: re.Match[str], stamp: Stamp, rest: str) -> LogEvent | None:
-    if rest == "":  # a pid that may go on
+    if not rest.startswith((" ", ",", "(", "\n")):  # a pid that may go on
         return LoggedOther(about="report", **stamp.fields(text)) if found["head"] else None
     memcg = None if found["head"] is None else found["head"].startswith("Memory")
     comm, tail = _comm(rest)

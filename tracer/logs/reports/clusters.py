@@ -8,9 +8,13 @@ _STEP = r"(?:StepId=|[Ss]tep )(?P<slurm_job>\d{1,10})(?:[._+][\w.+]{1,30})?"
 RULES: tuple[Rule, ...] = (
     rule(
         "OOMKilling",
-        rf"\bOOMKilling\b[^\n]{{0,200}}?ut of memory: Kill(?:ed)? process (?P<pid>{PID}) \((?P<comm>[^\n)]{{1,15}})\)",
+        rf"\bOOMKilling\b[^\n]{{0,300}}?\bKilled process (?P<pid>{PID}) \((?P<comm>[^\n)]{{1,15}})\)",
         "system_oom",
         "node-problem-detector",
+    ),
+    # Whom it chose; a child of that one may have been killed instead.
+    rule(
+        "OOMKilling", r"\bOOMKilling\b[^\n]{0,200}?ut of memory: Kill process ", "system_oom", "node-problem-detector"
     ),
     rule(
         "SystemOOM",

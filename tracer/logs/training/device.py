@@ -35,9 +35,11 @@ def _torch(match: re.Match[str], text: str) -> Found:
 
 
 def _bfc(match: re.Match[str], text: str) -> Found:
-    """TensorFlow's pools. Its own words tell a warning from a failure."""
+    """TensorFlow's pools. Its own words tell a warning from a failure; which it was, a line that is cut does not tell."""
     pool = match["pool"]
-    harmless = "not a failure" in text
+    behind = text[match.end() :]
+    harmless = "not a failure" in text or " with freed_by_count" in behind or "." not in behind[:1] + behind[-1:]
+    harmless = harmless and not behind.startswith((" (rounded", "(rounded"))
     about = "device_retry" if harmless else "pinned_alloc" if "host" in pool else "device_oom"
     if pool.lower() == "cpu":
         about = "host_alloc"

@@ -287,6 +287,8 @@ def _doubts(report: Report, victim: Victim) -> list[str]:
         caveats.append(f"The kernel chose pid {victim.pid} and names pid {kill.pid} in the kill: a thread of it.")
     if choice is not None and choice.pid != victim.pid:
         caveats.append(f"Pid {choice.pid} ({choice.comm}) was chosen, and its child was killed in its place.")
+    if report.cause == "host_oom_global" and report.invocation is None:
+        caveats.append("The beginning of the report is not there: an operator may have asked for it (sysrq-f).")
     if report.cause == "host_oom_unknown_scope":
         caveats.append("Kills of the machine, of a cpuset and of a memory policy read alike here.")
     said_by = victim.passage.event.said_by if hasattr(victim.passage.event, "said_by") else None

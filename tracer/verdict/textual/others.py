@@ -32,6 +32,7 @@ def by_daemon(passage: Passage, own: Own, texts: Sequence[Text]) -> Incident:
     signal = line.signal if line.signal is not None else None if by in {"slurm", "lsf", "kubelet"} else SIGKILL
     named = _named(pid, own)
     victim = _victim(pid, comm, named, cgroup)
+    asked = signal == SIGTERM and named is not None and named[1].signal == SIGKILL
     whom = (
         f"{comm} (pid {pid})" if pid is not None else cgroup or (getattr(line, "unit", None)) or "processes of the job"
     )
@@ -42,8 +43,10 @@ def by_daemon(passage: Passage, own: Own, texts: Sequence[Text]) -> Incident:
     }.get(by, f"{name} ended {whom}")
     return Incident(
         cause="userspace_oom_daemon",
-        strength="likely",
-        headline=f"Probably ended by {name} for want of host RAM, and not by the kernel",
+        strength="possible" if asked else "likely",
+        headline=f"Perhaps ended by {name} for want of host RAM"
+        if asked
+        else f"Probably ended by {name} for want of host RAM, and not by the kernel",
         summary=f"{what[0].upper()}{what[1:]} ({place_in(passage, texts)}).",
         victim=victim,
         victims=(victim,) if victim is not None else (),
@@ -62,8 +65,13 @@ def by_daemon(passage: Passage, own: Own, texts: Sequence[Text]) -> Incident:
             *_rest(named, own, texts),
         ),
         remedies=advice.remedies("userspace_oom_daemon", None, None, frozenset()),
-        caveats=("Whether that program itself wrote this line, a text does not show.",),
+        caveats=(
+            *([_ASKED] if asked else []), "Whether that program itself wrote this line, a text does not show.",
+        ),
     )  # fmt: skip
+
+
+_ASKED = "It sent SIGTERM, and the job's log says SIGKILL: whether that came from it or from the kernel is not told."
 
 
 def by_report(passage: Passage, own: Own, texts: Sequence[Text]) -> Incident:
@@ -75,11 +83,12 @@ def by_report(passage: Passage, own: Own, texts: Sequence[Text]) -> Incident:
     cause: Cause = "host_oom_cgroup" if of_a_cgroup else "host_oom_unknown_scope"
     old_slurm = line.by == "slurm" and "may have been killed" in line.text
     strength: Strength = "possible" if old_slurm or (line.by == "vertex-ai") else "likely"
+    who = "a process" if line.pid is None else f"{line.comm} (pid {line.pid})"
     what = {
         "container_oom": "a container reached its memory limit, and the kernel killed in it",
         "step_oom": "a step reached its memory limit, and the kernel killed in it",
         "unit_oom": f"the OOM killer was at work in unit {line.unit}",
-        "system_oom": f"the kernel killed {line.comm} (pid {line.pid}) on its node for want of memory",
+        "system_oom": f"the kernel killed {who} on its node for want of memory",
     }[line.about]
     named = _named(line.pid, own)
     victim = _victim(line.pid, line.comm, named, None)
@@ -124,10 +133,14 @@ def by_request(passage: Passage, own: Own, texts: Sequence[Text]) -> Incident:
     where = place_in(passage, texts)
     told = f"{name} says so" if name is not None else "the launcher was told to stop before anything had failed"
     word = _SIGNALS.get(signal, f"signal {signal}")
+    why = line.about != "cancelled" or "DUE TO" in line.text
+    by_whom = f" by {name}" if name else " from outside"
     return Incident(
         cause=cause,
-        strength="likely",
-        headline=f"Probably ended with {word}{f' by {name}' if name else ' from outside'}, not for want of memory",
+        strength="likely" if why else "possible",
+        headline=f"Probably ended with {word}{by_whom}, not for want of memory"
+        if why
+        else f"Perhaps ended with {word}{by_whom}; why is not told",
         summary=f"{told[0].upper()}{told[1:]} ({where}).",
         victim=_victim(pid, comm, _named(pid, own), None),
         sender=None if name is None else Sender(
@@ -249,9 +262,26 @@ _HOWS: dict[str, tuple[Cause, Strength, str]] = {
 }
 
 
+_VAGUE = re.compile(
+    r"(?:Runtime|OS|IO|System)?Error|(?:Base)?Exception(?:Group)?|SystemExit|KeyboardInterrupt|StopIteration"
+    r"|\w{0,40}(?:Memory|Dist|Backend|Nccl|NCCL|Connect|Pipe|EOF|Timeout|Failed|Process|Ray|Actor|Worker|Task|C[uU][dD][aA]"
+    r"|Accelerator|Signal|Elastic|Rendezvous|Broken|Abort|Rpc|RPC|Launch)\w{0,40}"
+)
+"""Exceptions that are raised as well where another process is gone, or memory was refused."""
+
+
+def _says_why(line: TrainingLine) -> bool:
+    """Whether an exception is one's own mistake. A status alone says nothing, and neither does a name for anything."""
+    if line.about not in {"exception", "worker_raised"} or line.what is None:
+        return False
+    return _VAGUE.fullmatch(line.what.rpartition(".")[2]) is None
+
+
 def _judged(failure: Failure, own: Own) -> tuple[Cause, Strength, str]:
     line = failure.line
     cause, strength, headline = _HOWS[failure.how]
+    if failure.how == "raised" and not _says_why(line):
+        strength, headline = "possible", "Perhaps ended by itself{what}; why is not told"
     if failure.how == "shm" and line.about != "shm" and not shm_is_sure(own.failures):
         strength, headline = "possible", headline.replace("Probably", "Perhaps")
     told = {
