@@ -287,7 +287,7 @@ def _doubts(report: Report, victim: Victim) -> list[str]:
         caveats.append(f"The kernel chose pid {victim.pid} and names pid {kill.pid} in the kill: a thread of it.")
     if choice is not None and choice.pid != victim.pid:
         caveats.append(f"Pid {choice.pid} ({choice.comm}) was chosen, and its child was killed in its place.")
-    if report.cause == "host_oom_global" and report.invocation is None:
+    if report.cause in {"host_oom_global", "host_oom_unknown_scope"} and not _is_begun(report):
         caveats.append("The beginning of the report is not there: an operator may have asked for it (sysrq-f).")
     if report.cause == "host_oom_unknown_scope":
         caveats.append("Kills of the machine, of a cpuset and of a memory policy read alike here.")
@@ -295,6 +295,11 @@ def _doubts(report: Report, victim: Victim) -> list[str]:
     if said_by != "kernel":
         caveats.append("Whether the kernel itself wrote these lines, a text does not show.")
     return caveats
+
+
+def _is_begun(report: Report) -> bool:
+    """Whether the line is there, and whole, that says who asked: -1 as the order is an operator."""
+    return report.invocation is not None and report.invocation.order is not None
 
 
 def _utc(passage: Passage) -> str | None:
