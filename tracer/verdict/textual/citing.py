@@ -71,7 +71,7 @@ def _cited(passage: Passage, part: Part, texts: Sequence[Text]) -> Cited:
         line=passage.line,
         column=passage.column,
         part=part,
-        says=_says(event),
+        says=recognised(event),
         text=event.text[:300],
         pid=pid,
         rank=event.rank if isinstance(event, TrainingLine) else None,
@@ -79,7 +79,8 @@ def _cited(passage: Passage, part: Part, texts: Sequence[Text]) -> Cited:
     )
 
 
-def _says(event: LogEvent | TrainingLine | ReportedLine) -> str:
+def recognised(event: LogEvent | TrainingLine | ReportedLine) -> str:
+    """What was recognised in a line, in words of ours."""
     if isinstance(event, LoggedKill):
         had = f", {format_bytes(event.anon_rss_bytes)} anonymous" if event.anon_rss_bytes is not None else ""
         return f"the kernel killed {event.comm or 'a process'}, pid {event.pid}{had}"

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from tracer.events import Passage, Text
+from tracer.verdict.textual.citing import recognised
 from tracer.verdict.textual.model import Cited, TextVerdict
 
 _Value = TypeVar("_Value")
@@ -21,6 +22,7 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("address", r"\b[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}\b"),
         ("address", r"\b(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?::[0-9]{1,5})?\b"),
         ("address", r"(?<![\w:])(?:[0-9a-fA-F]{0,4}:){2,7}[0-9a-fA-F]{1,4}(?![\w:])(?<!\d\d:\d\d:\d\d)"),
+        ("address", r"\b(?:[0-9a-fA-F]{2}[:-]){5}[0-9a-fA-F]{2}\b"),
         ("address", r"\b[a-z]{2,8}://[^\s'\"]{1,300}"),
         ("id", r"\b[0-9a-fA-F]{8}(?:[-_][0-9a-fA-F]{4}){3}[-_][0-9a-fA-F]{12}\b"),
         ("id", r"\b(?=[0-9a-f]*[a-f])(?=[0-9a-f]*[0-9])[0-9a-f]{12,64}\b"),
@@ -90,7 +92,10 @@ def redacted(verdict: TextVerdict, passages: list[Passage], texts: list[Text]) -
     """The same verdict, without what says where and whose it was."""
     hosts = frozenset(passage.host for passage in passages if passage.host) | _named_hosts(passages)
     by = Redaction(hosts, tuple(text.name for text in texts))
-    quotes = {one.text: one.says for one in verdict.cited if one.text}
+    rests_on = {seq for one in verdict.incidents for link in one.proof for seq in link.evidence}
+    rests_on |= {one.seq for one in verdict.cited}
+    told = [passage.event for passage in passages if passage.event.seq in rests_on and passage.event.text]
+    quotes = {event.text: recognised(event) for event in told}
     plain: TextVerdict = _rebuilt(verdict, by, quotes, "")
     return msgspec.structs.replace(plain, cited=tuple(_without_text(one) for one in plain.cited))
 
