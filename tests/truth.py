@@ -107,5 +107,3 @@ def _of_victim(one: Incident, victim: Process, truth: Truth) -> Iterator[str]:
 def damaged(given: Given, how, chance: random.Random) -> list[tuple[str, str, bytes]]:
     """The same texts, each with that done to its lines."""
     return [(name, kind, b"\n".join(how(raw.split(b"\n"), chance))) for name, kind, raw in given]
-
-

@@ -190,7 +190,7 @@ def mask_line(text: str) -> str:
 
 
 def mask_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """What a line was taken apart to: every text in it as `mask_line` leaves it, and ids and paths with their digits."""
+    """What a line was taken apart to: every text as `mask_line` leaves it, and ids and paths with their digits."""
     return {
         name: (mask_marked if name in _OF_PLACES else mask_line)(value) if isinstance(value, str) else value
         for name, value in fields.items()

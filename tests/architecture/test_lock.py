@@ -32,3 +32,13 @@ def test_each_is_pinned_and_has_hashes():
 def test_it_names_no_place_to_get_them_from():
     assert "://" not in LOCK
     assert not re.search(r"^\s*(?:--index-url|--extra-index-url|--find-links|-[if])\b", LOCK, re.MULTILINE)
+
+
+def test_the_fuzzer_is_locked_apart_and_is_not_installed_with_the_rest():
+    apart = (ROOT / "scripts" / "requirements-fuzz.lock").read_text()
+    named = re.findall(r"^([a-z]\w+)==[\d.]+;[^\n]*\\\n    --hash=sha256:[0-9a-f]{64}", apart, re.MULTILINE)
+
+    assert set(named) == {"atheris"}
+    assert re.search(r'^fuzz = \["atheris>=', PYPROJECT, re.MULTILINE)
+    assert "atheris" not in {name for name, _ in locked()}
+    assert "://" not in apart

@@ -65,9 +65,9 @@ def main() -> None:
         for number, raw in enumerate(itertools.islice(seeds_of(options.target), options.few)):
             (corpus / f"seed-{number}").write_bytes(raw)
         arguments = [
-            sys.argv[0], str(corpus), f"-max_total_time={options.seconds}", f"-runs={options.runs}", f"-seed={options.seed}",
-            f"-max_len={_LONGEST}", "-timeout=120", "-report_slow_units=30", "-rss_limit_mb=2048", f"-artifact_prefix={options.crashes}/",
-            "-print_final_stats=1",
+            sys.argv[0], str(corpus), f"-max_total_time={options.seconds}", f"-runs={options.runs}",
+            f"-seed={options.seed}", f"-max_len={_LONGEST}", "-timeout=120", "-report_slow_units=30",
+            "-rss_limit_mb=2048", f"-artifact_prefix={options.crashes}/", "-print_final_stats=1",
         ]  # fmt: skip
         atheris.Setup(arguments, _Kept(options.target, options.crashes), custom_mutator=_mutated)
         atheris.Fuzz()

@@ -136,7 +136,13 @@ def _whole(raw: bytes) -> list[bytes]:
 def facts(verdict: TextVerdict) -> list[tuple[object, ...]]:
     """What no form of a verdict may change."""
     return [
-        (one.cause, one.strength, one.signal, [victim.pid for victim in one.victims], one.limit and one.limit.limit_bytes)
+        (
+            one.cause,
+            one.strength,
+            one.signal,
+            [victim.pid for victim in one.victims],
+            one.limit and one.limit.limit_bytes,
+        )
         for one in verdict.incidents
     ]
 

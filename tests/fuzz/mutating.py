@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a log is damaged: by lines, as it happens to logs, and not by bytes alone. Pure: all of it follows from a seed."""
+"""How a log is damaged: by lines, as it happens to logs. All of it follows from a seed."""
 
 import random
 import re
@@ -9,16 +9,21 @@ Lines = list[bytes]
 Change = Callable[[Lines, random.Random], Lines]
 
 _NUMBER = re.compile(rb"[0-9]{1,19}")
-_NUMBERS = (b"0", b"1", b"-1", b"9", b"137", b"255", b"4194304", b"4194305", b"2147483648", b"4294967295",
-            b"9007199254740988", b"18446744073709551615", b"99999999999999999999", b"1e400", b"00", b"\xd9\xa3")  # fmt: skip
+_NUMBERS = (
+    b"0", b"1", b"-1", b"9", b"137", b"255", b"4194304", b"4194305", b"2147483648", b"4294967295",
+    b"9007199254740988", b"18446744073709551615", b"99999999999999999999", b"1e400", b"00", b"\xd9\xa3",
+)  # fmt: skip
 PREFIXES = (
     b"", b"[    1.000000] ", b"[1234567.123456] ", b"<4>[    1.000000] ", b"6,12,3456789,-;", b"4,13,3456790,c;",
     b"Apr 28 10:11:12 node7 kernel: ", b"2026-11-30T17:25:59,123456+02:00 ", b"[Mon Nov 30 17:25:59 2026] ",
     b"2026-11-30T17:25:59.123456+00:00 node7 kernel: ", b"> ", b"    ", b"kern  :err   : ", b"[rank3]: ",
     b"web_1  | ", b"2026-11-30T17:25:59.123456789Z stdout P ", b"2026-11-30T17:25:59.123456789Z stderr F ",
-    b"[pod/a/b] ", b"<3>1 2026-11-30T17:25:59Z node7 kernel - - - ", b"    MESSAGE=", b"E1130 17:25:59.000000 1 x.py:1] ",
+    b"[pod/a/b] ", b"<3>1 2026-11-30T17:25:59Z node7 kernel - - - ", b"    MESSAGE=",
+    b"E1130 17:25:59.000000 1 x.py:1] ",
 )  # fmt: skip
-_PREFIX = re.compile(rb"^(?:\[[^\]\n]{1,40}\] ?|[A-Z][a-z]{2} [ 0-9]{2} [0-9:]{8} \S+ \S+: |\S{10,40} \S+ kernel: |[ >\t]+)")
+_PREFIX = re.compile(
+    rb"^(?:\[[^\]\n]{1,40}\] ?|[A-Z][a-z]{2} [ 0-9]{2} [0-9:]{8} \S+ \S+: |\S{10,40} \S+ kernel: |[ >\t]+)"
+)
 WORDS = (
     b"oom-kill:constraint=CONSTRAINT_MEMCG,", b"Killed process 77 (x) total-vm:9kB, anon-rss:8kB", b"\n", b"\0", b"\r",
     b"\x1b[2J", b"\xff\xfe", b"\xe2\x80\xae", b"** 3 printk messages dropped ** ", b"Memory cgroup out of memory: ",

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import time
+
 import pytest
 from hypothesis import given, strategies as st
 
@@ -185,8 +187,8 @@ def test_a_token_in_a_path_or_an_identifier_is_masked():
     assert mask_marked("run-sk-" + "aB3" * 10) == f"run-{MASK}"
 
 
-@pytest.mark.timeout(20)
 def test_long_hostile_arguments_take_no_time():
+    begun = time.process_time()
     for piece in (
         "a=",
         "?a=",
@@ -211,6 +213,7 @@ def test_long_hostile_arguments_take_no_time():
         "a']=",
     ):
         mask_arguments([piece * (200_000 // len(piece))] * ARGUMENTS)
+    assert time.process_time() - begun < 20
 
 
 @pytest.mark.parametrize("value", [SECRET, f"'a {SECRET}'", f'"a"{SECRET}', f"a\\ {SECRET}", f"'{SECRET}"])

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from tracer.errors import OomtraceError
 from tracer.job.cgroup import JobCgroup
-from tracer.pseudofiles import read_bytes
 from tracer.masking import mask_arguments
+from tracer.pseudofiles import read_bytes
 from tracer.sources.procfs import text_of
 
 NAMED = 20

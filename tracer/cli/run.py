@@ -34,11 +34,11 @@ from tracer.job.rlimits import raise_rlimits
 from tracer.job.signals import end_by_interrupt
 from tracer.job.tee import LogFile, Tee
 from tracer.job.wrapped import recognise
+from tracer.masking import mask_arguments
 from tracer.pipeline import Pipeline, Plan, Sources
 from tracer.pipeline.clocks import header_now
 from tracer.pipeline.machine import open_sources
 from tracer.rights import as_root
-from tracer.masking import mask_arguments
 from tracer.units import MIB, format_bytes
 
 MIN_MEMORY_BYTES = MIB

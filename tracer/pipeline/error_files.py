@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 from tracer.events import Event, ProcessExited, ProcessId, ProcessSeen, TrainingLine, process_id
 from tracer.logs.training import TEXT_CHARS, recognise
+from tracer.masking import mask_text
 from tracer.pipeline.helper import Work
 from tracer.sources.environ_names import ERROR_FILE, VALUE_CHARS
 from tracer.sources.error_file import UserReader, read_error_file
-from tracer.masking import mask_text
 
 MAX_FILES = 1024
 

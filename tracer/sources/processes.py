@@ -14,11 +14,11 @@ from typing import TypeVar
 import psutil
 
 from tracer.events import CodeLooked, GpuLibrary, ProcessLooked, ProcessSample, ProcessSeen, TmpfsSample, process_id
+from tracer.masking import mask_arguments, mask_marked
 from tracer.sources.cgroups import CgroupSource
 from tracer.sources.code import CodeSource
 from tracer.sources.environ_names import ALLOWED_NAMES, allowed
 from tracer.sources.late_environ import read_late_environ
-from tracer.masking import mask_arguments, mask_marked
 from tracer.sources.procfs import (
     Row,
     Stat,

@@ -35,7 +35,7 @@ def _torch(match: re.Match[str], text: str) -> Found:
 
 
 def _bfc(match: re.Match[str], text: str) -> Found:
-    """TensorFlow's pools. Its own words tell a warning from a failure; which it was, a line that is cut does not tell."""
+    """TensorFlow's pools. Its own words tell a warning from a failure; a cut line does not tell which it was."""
     pool = match["pool"]
     behind = text[match.end() :]
     harmless = "not a failure" in text or " with freed_by_count" in behind or "." not in behind[:1] + behind[-1:]
