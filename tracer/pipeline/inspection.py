@@ -10,6 +10,7 @@ from collections.abc import Callable
 from tracer.events import (
     CodeLooked,
     Event,
+    JobStarted,
     ProcessExited,
     ProcessForked,
     ProcessId,
@@ -55,7 +56,7 @@ class Inspection:
         self._found: dict[ProcessId, Member] = {}
         """Who is to be looked at for the first time at the next tick."""
         self._first: dict[ProcessId, tuple[int, Member]] = {}
-        """Who is some time after its fork: when, and at whom; in the order in which they are due."""
+        """Who is some time after its fork, unless a program begins before: when, and at whom; in order of that time."""
         self._unseen: set[ProcessId] = set()
         """Whose first look is being made, or waits for its turn. The helper thread takes them out."""
 
@@ -79,10 +80,12 @@ class Inspection:
         """
         if isinstance(event, ProcessOrphaned):
             self.found(member)
-        elif isinstance(event, ProcessForked) and member is not None:
-            self._first[member.id] = (time.monotonic_ns() + LOOK_AFTER_FORK_NS, member)
         elif member is not None:
-            self.look(member)
+            if not isinstance(event, ProcessForked):
+                self.look(member)
+            # A job that is started is held back, and still the image of ours.
+            if isinstance(event, ProcessForked) or (isinstance(event, JobStarted) and not event.attached):
+                self._first[member.id] = (time.monotonic_ns() + LOOK_AFTER_FORK_NS, member)
         if isinstance(event, ProcessForked):
             self._looks.forked(process_id(event.parent_tgid, event.parent_start_ns), time.monotonic_ns())
         elif isinstance(event, ProcessExited):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """From the sources into the recording while something is watched: what a job that we start and one that runs share."""
 
+import select
 import selectors
 import time
 from collections.abc import Callable, Mapping
@@ -68,6 +69,15 @@ class Recorder:
 
         self.loop(done, actions, until_ns=until_ns)
         inspection.read()
+
+    def look_at_the_held(self) -> None:
+        """A job that ends as soon as it runs: where it stood and what it had in its environment is known before."""
+        inspection, until_ns = self.watch.inspection, time.monotonic_ns() + FIRST_LOOKS_NS
+        answers = select.poll()
+        answers.register(inspection, select.POLLIN)
+        while inspection.unseen() and (left_ns := until_ns - time.monotonic_ns()) > 0:
+            answers.poll(left_ns / NS_PER_MS)
+            inspection.read()
 
     def loop(self, done: Callable[[], bool], actions: Mapping[int, Action], *, until_ns: int | None = None) -> None:
         """Read, record and sample until it is done.

@@ -172,6 +172,7 @@ class Pipeline:
             )
         )
         journal.flush()
+        self._recorder.guarded("the first look at the job", self._recorder.look_at_the_held)
 
     def _track(self, tgid: int, start_ns: int) -> bool:
         assert self._sources.kernel is not None
