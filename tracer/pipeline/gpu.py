@@ -122,6 +122,10 @@ class GpuWatch:
         source = self._source
         return source is None or not source.busy or source.overdue or self._given_up()
 
+    def answers(self) -> bool:
+        """Whether what it was asked is worth a longer wait: it has answered before."""
+        return bool(self._available) and not self.idle()
+
     def finish(self, now_ns: int) -> None:
         """Say it where no answer ever came."""
         if self._source is not None and self._available is None:

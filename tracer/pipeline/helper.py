@@ -32,11 +32,12 @@ class Helper:
         self.overdue = 0
         """Pieces of work that did not end in time."""
         self.failed = 0
+        self.submitted = self.ended = 0
+        """Pieces of work that were taken in so far, and those of them that came to an end and were taken out."""
         self._name = name
         self._deadline_ns = deadline_ns
         self._waiting: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._done: collections.deque[Event | None] = collections.deque()
-        self._open = 0
         self._threads: list[_Thread] = []
         self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)  # one, where a pipe has two: few may be open
         self._closed = False
@@ -50,7 +51,7 @@ class Helper:
         if self._closed or self._waiting.qsize() >= MAX_WAITING:
             self.refused += 1
             return False
-        self._open += 1
+        self.submitted += 1
         self._waiting.put(work)
         if not self._threads:
             self._start_thread()
@@ -62,7 +63,7 @@ class Helper:
             os.eventfd_read(self._fd)
         taken: list[Event] = []
         while self._done:
-            self._open -= 1
+            self.ended += 1
             result = self._done.popleft()
             if result is not None:
                 taken.append(result)
@@ -70,7 +71,11 @@ class Helper:
 
     def idle(self) -> bool:
         """Whether all work is done and taken, but for what is stuck."""
-        return self._open <= sum(thread.abandoned for thread in self._threads)
+        return self.submitted - self.ended <= sum(thread.abandoned for thread in self._threads)
+
+    def hangs(self, now_ns: int, longest_ns: int) -> bool:
+        """Whether one piece of work takes longer than that: what waits behind it may wait for long."""
+        return any(0 < thread.busy_since_ns < now_ns - longest_ns for thread in self._threads)
 
     def check(self, now_ns: int) -> None:
         """Replace a thread whose work is overdue."""

@@ -17,6 +17,10 @@ FIRST_LOOKS_NS = NS_PER_S
 """So long is waited at most for the first looks at what was found. One look may wait for a lock of the process."""
 GRACE_NS = NS_PER_S
 """So long is read on at most once the job has ended."""
+GRACE_FOR_LOOKS_NS = 5 * NS_PER_S
+"""What the helper thread and NVML were asked by then is waited for longer, while the answers come: on a machine under
+load that takes its time."""
+HANGS_NS = NS_PER_S
 GRACE_FOR_STACKS_NS = 20 * NS_PER_S
 """A stack is part of a proof, and reading the kernel's symbols takes long on a slow machine: twice, where a kill came
 just after the reading had begun."""
@@ -123,6 +127,7 @@ class Recorder:
         self.watch.read_all()
         self.watch.inspection.hurry()
         self.watch.gpu.hurry()
+        asked = self._inspector.submitted
         with selectors.DefaultSelector() as selector:
             for what, fd, _ in self.watch.readers():
                 if not self.journal.gave_up(what):
@@ -135,9 +140,16 @@ class Recorder:
                 enough_ns = QUIET_WITH_SURVIVORS_NS if len(self.watch.members) else QUIET_NS
                 idle = self._inspector.idle() and self.watch.gpu.idle()
                 dry = now_ns - quiet_since_ns >= enough_ns and idle and not self.watch.pending()
-                patience_ns = GRACE_FOR_STACKS_NS if self.watch.naming() else GRACE_NS
-                if dry or now_ns - ended_ns >= patience_ns:
+                if dry or now_ns - ended_ns >= self._patience_ns(now_ns, asked):
                     return
+                if now_ns - ended_ns < GRACE_NS:
+                    asked = self._inspector.submitted
+
+    def _patience_ns(self, now_ns: int, asked: int) -> int:
+        if self.watch.naming():
+            return GRACE_FOR_STACKS_NS
+        looking = self._inspector.ended < asked and not self._inspector.hangs(now_ns, HANGS_NS)
+        return GRACE_FOR_LOOKS_NS if looking or self.watch.gpu.answers() else GRACE_NS
 
     def _pause_s(self, until_ns: int | None) -> float:
         now_ns = time.monotonic_ns()

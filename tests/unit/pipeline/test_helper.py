@@ -86,6 +86,21 @@ def test_a_thread_that_is_stuck_is_replaced_and_its_late_result_still_counts(hel
     assert [event.text for event in results(helper, 1)] == ["late"]
 
 
+def test_work_that_hangs_is_told_from_work_that_is_there(helper):
+    go_on, begun = threading.Event(), threading.Event()
+    helper.submit(lambda: begun.set() or go_on.wait(DEADLINE_S) and None)
+    assert begun.wait(DEADLINE_S)
+    helper.submit(lambda: None)
+    later_ns = time.monotonic_ns() + 1000
+
+    assert (helper.hangs(later_ns, 0), helper.hangs(later_ns, DEADLINE_S * 10**9)) == (True, False)
+    assert (helper.submitted, helper.ended) == (2, 0)
+    go_on.set()
+    settle(helper)
+    assert not helper.hangs(time.monotonic_ns(), 0)
+    assert (helper.submitted, helper.ended) == (2, 2)
+
+
 def test_stuck_threads_do_not_multiply_without_end(helper):
     go_on, begun = threading.Event(), threading.Semaphore(0)
 

@@ -347,6 +347,26 @@ def test_without_bpf_new_processes_are_seen_within_half_a_second(watched, tmp_pa
     assert sorted(delays_ns)[1] < SLOWER * NS_PER_S / 2, "a machine under load may take longer now and then"
 
 
+def test_looks_that_are_under_way_when_the_job_ends_are_waited_for_as_long_as_they_come(watched, monkeypatch):
+    monkeypatch.setattr("tracer.pipeline.loop.GRACE_NS", 0)
+    monkeypatch.setattr("tracer.pipeline.loop.HANGS_NS", 1000 * NS_PER_S)
+    monkeypatch.setattr("tracer.pipeline.loop.GRACE_FOR_LOOKS_NS", 1000 * NS_PER_S)
+    processes, calls = sources().processes, []
+    seen = processes.seen
+
+    def slow_from_the_second_on(tgid):
+        until = time.monotonic() + 0.2 * len(calls)
+        calls.append(tgid)
+        while time.monotonic() < until:
+            pass
+        return seen(tgid)
+
+    processes.seen = slow_from_the_second_on
+    _, events = watched("exit 3", processes=processes)
+
+    assert len(calls) == len(of(ProcessSeen, events)) == 2
+
+
 @pytest.mark.parametrize("hangs", ["seen", "sync"])
 def test_a_helper_that_hangs_holds_neither_the_job_nor_its_status_up(watched, monkeypatch, kernel, hangs):
     # As a target whose memory lock is held, or a disk that does not answer: the call never returns.
