@@ -21,7 +21,8 @@ from tracer.events import (
 from tracer.recording import read_recording
 
 GIB = 1 << 30
-ONCE_IT_ANSWERED = "until grep -q GpuStatus run.oomtrace; do sleep 0.05; done"
+ONCE_IT_ANSWERED = """until grep -q '"kind":"GpuStatus"' run.oomtrace; do sleep 0.05; done"""
+"""With its quotes, which are escaped where the job's own command line is recorded."""
 
 
 class Watched:

@@ -182,7 +182,7 @@ sys.exit(1)
 """
     job = """
 TORCHELASTIC_ERROR_FILE=$PWD/error.json RANK=3 LOCAL_RANK=1 "$0" -S -c "$1" &
-until grep -F '"kind":"ProcessSeen"' run.oomtrace | grep -qF TORCHELASTIC_ERROR_FILE; do
+until grep -q '"kind":"ProcessSeen".*"environ":{[^}]*TORCHELASTIC_ERROR_FILE' run.oomtrace; do
   n=$((n + 1)); [ $n -lt 1500 ] || exit 9
   sleep 0.02
 done

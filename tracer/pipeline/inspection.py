@@ -7,6 +7,8 @@ Every look is made in the helper thread, since /proc may block.
 import time
 from collections.abc import Callable
 
+import msgspec
+
 from tracer.events import (
     CodeLooked,
     Event,
@@ -81,10 +83,10 @@ class Inspection:
         if isinstance(event, ProcessOrphaned):
             self.found(member)
         elif member is not None:
+            held = isinstance(event, JobStarted) and not event.attached
             if not isinstance(event, ProcessForked):
-                self.look(member)
-            # A job that is started is held back, and still the image of ours.
-            if isinstance(event, ProcessForked) or (isinstance(event, JobStarted) and not event.attached):
+                self.look(member, held=held)
+            if isinstance(event, ProcessForked) or held:
                 self._first[member.id] = (time.monotonic_ns() + LOOK_AFTER_FORK_NS, member)
         if isinstance(event, ProcessForked):
             self._looks.forked(process_id(event.parent_tgid, event.parent_start_ns), time.monotonic_ns())
@@ -103,13 +105,17 @@ class Inspection:
         if member is not None:
             self._found[member.id] = member
 
-    def look(self, *members: Member) -> None:
-        """Have some looked at for the first time, or as another program: now."""
+    def look(self, *members: Member, held: bool = False) -> None:
+        """Have some looked at for the first time, or as another program: now.
+
+        Args:
+            held: they are still the image of ours, whose command line is not theirs.
+        """
         for member in members:
             self._found.pop(member.id, None)
             self._first.pop(member.id, None)
             self._looks.begin(member, time.monotonic_ns())
-            self._see(member)
+            self._see(member, held=held)
         for member in members:  # what is mapped takes longer to read, and is there to be read again
             if self.cuda is not None:
                 self.cuda.look(member)
@@ -171,12 +177,13 @@ class Inspection:
             else:  # it has ended meanwhile: what it was is known now or never
                 self._journal.append(event)
 
-    def _see(self, member: Member) -> None:
+    def _see(self, member: Member, *, held: bool) -> None:
         identity, seen, unseen = member.id, self._processes.seen, self._unseen
 
         def see(tgid: int) -> ProcessSeen | None:
             try:
-                return seen(tgid)
+                found = seen(tgid)
+                return msgspec.structs.replace(found, cmdline=None, exe=None) if held and found is not None else found
             finally:
                 unseen.discard(identity)
 

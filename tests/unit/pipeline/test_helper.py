@@ -88,7 +88,7 @@ def test_a_thread_that_is_stuck_is_replaced_and_its_late_result_still_counts(hel
 
 def test_work_that_hangs_is_told_from_work_that_is_there(helper):
     go_on, begun = threading.Event(), threading.Event()
-    helper.submit(lambda: begun.set() or go_on.wait(DEADLINE_S) and None)
+    helper.submit(lambda: begun.set() or (go_on.wait(DEADLINE_S) and None))
     assert begun.wait(DEADLINE_S)
     helper.submit(lambda: None)
     later_ns = time.monotonic_ns() + 1000

@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 
+import msgspec
 import pytest
 
 from tests.unit.pipeline.stand_ins import START_NS, Cgroups, Feed, sources
@@ -149,18 +150,21 @@ def test_it_does_not_run_before_it_was_looked_at(watched, tmp_path, monkeypatch)
     monkeypatch.setattr("tracer.pipeline.loop.FIRST_LOOKS_NS", 1000 * NS_PER_S)
     ran, given, had_run = tmp_path / "ran", sources(), []
     seen = given.processes.seen
+    more = {"cmdline": ("oomtrace",), "exe": "/usr/bin/oomtrace", "session_id": 1}
 
     def slow(tgid):
         until = time.monotonic() + 0.3
         while not ran.exists() and time.monotonic() < until:
             pass
         had_run.append(ran.exists())
-        return seen(tgid)
+        return msgspec.structs.replace(seen(tgid), **more)
 
     given.processes.seen = slow
-    outcome, _ = watched(f": > '{ran}'; exit 3", processes=given.processes)
+    outcome, events = watched(f": > '{ran}'; exit 3", processes=given.processes)
 
     assert (outcome.exit_code, had_run[0]) == (3, False)
+    first = of(ProcessSeen, events)[0]
+    assert (first.cmdline, first.exe, first.session_id) == (None, None, 1), "these are still ours"
 
 
 def test_where_nobody_tells_of_its_program_it_is_looked_at_again_as_that(watched, tmp_path):
