@@ -91,10 +91,12 @@ def test_kills_that_nobody_reads_of_are_seen_or_counted_as_lost(open_traced, mem
         counted = memory_cgroup.key("memory.events", "memory.oom_control", "oom_kill")
         lost, sent = session.drops(), session.sent()
         came = [HEAD.unpack_from(record)[1] for record in session.records()]
+        sent_by_now = session.sent()
 
         # Kills elsewhere on this machine may add to it, nothing may take away.
         assert counted == 12
-        assert came.count(Kind.OOM_MARK) == sent[Kind.OOM_MARK] < 12
+        assert sent[Kind.OOM_MARK] <= came.count(Kind.OOM_MARK) <= sent_by_now[Kind.OOM_MARK]
+        assert lost[Kind.OOM_MARK] > 0
         assert came.count(Kind.OOM_MARK) + lost[Kind.OOM_MARK] >= 12
 
 
@@ -149,7 +151,10 @@ def test_a_process_is_born_before_it_does_anything_whatever_cpu_that_is_on(open_
         process = hog()
         session.track(process.pid, start_ns(process.pid))
         watch = Watch(session)
-        process.tell("import subprocess; [subprocess.run(['true']) for _ in range(60)]")
+        # Every other one moves to another CPU between its birth and its program.
+        process.do("import subprocess; cpus = sorted(os.sched_getaffinity(0)); os.sched_setaffinity(0, cpus[:1])")
+        moves = "preexec_fn=lambda: os.sched_setaffinity(0, {cpus[n % len(cpus)]})"
+        process.do(f"for n in range(60): subprocess.run(['true'], {moves})")
         process.tell("sys.exit(0)")
         wait_for(lambda: watch.of(ProcessExited, tgid=process.pid), "the end")
         lives: dict[int, list[type]] = {}

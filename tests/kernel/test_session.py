@@ -226,12 +226,14 @@ def test_a_stalled_reader_loses_records_and_every_one_is_counted(open_traced, ho
             os.kill(process.pid, signal.SIGTERM)
         lost, sent = session.drops(), session.sent()
         kinds = [HEAD.unpack_from(record)[1] for record in session.records()]
+        told = Watch(session).source.losses(0).dropped["signal_sent"]
+        lost_by_now, sent_by_now = session.drops(), session.sent()
 
         # Every process on the machine may add to it, none may take away.
         assert lost[Kind.SIGNAL_SENT] + sent[Kind.SIGNAL_SENT] >= 101
         assert lost[Kind.SIGNAL_SENT] > 0
-        assert kinds.count(Kind.SIGNAL_SENT) == sent[Kind.SIGNAL_SENT]
-        assert Watch(session).source.losses(0).dropped["signal_sent"] == lost[Kind.SIGNAL_SENT]
+        assert sent[Kind.SIGNAL_SENT] <= kinds.count(Kind.SIGNAL_SENT) <= sent_by_now[Kind.SIGNAL_SENT]
+        assert lost[Kind.SIGNAL_SENT] <= told <= lost_by_now[Kind.SIGNAL_SENT]
 
 
 @by_each_way

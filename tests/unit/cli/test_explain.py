@@ -337,7 +337,7 @@ def test_a_log_of_a_mebibyte_is_explained_at_once(tmp_path):
         took.append(after.children_user + after.children_system - before.children_user - before.children_system)
 
     # 0.13 s where it was measured; a machine under load, or several times slower, is no reason to fail.
-    assert min(took) < 0.15 * max(1.0, 4 * _slowness())
+    assert min(took) < 0.3 * max(1.0, 4 * _slowness())
 
 
 def _slowness():

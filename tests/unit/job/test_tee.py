@@ -283,8 +283,8 @@ def test_a_job_keeps_a_terminal_of_the_same_size_where_it_had_one(tee, tmp_path,
     process = tee(sys.executable, "-S", "-c", IS_ATTY, **on(terminal))
 
     assert b"True True True 97 31 True!" in terminal.until(b"!")
-    assert (tmp_path / "log").read_bytes() == b"True True True 97 31 True!"
     assert process.wait(DEADLINE_S) == 0
+    assert (tmp_path / "log").read_bytes() == b"True True True 97 31 True!"
 
 
 def test_what_a_terminal_is_sent_is_as_it_was_written(tee, tmp_path, terminal):
