@@ -31,8 +31,12 @@ def collateral(run):
     return [one["how"] for one in run.primary["collateral"]]
 
 
-def of_rank(rank, process, *, comm="", program=""):
-    """The pid of a process of that rank, once it is there, by what it was given to exec."""
+def of_rank(rank, process, path, *, comm="", program=""):
+    """The pid of a process of that rank, once it is there, by what it was given to exec.
+
+    Args:
+        path: which this job alone was given as an argument; another one may run on this machine.
+    """
     found = []
 
     def look():
@@ -42,7 +46,8 @@ def of_rank(rank, process, *, comm="", program=""):
             except OSError:
                 continue
             environ, name, words = (text.split("\0") for text in texts)
-            if f"RANK={rank}" in environ and comm in name[0] and any(word.endswith(program) for word in words):
+            ours = f"RANK={rank}" in environ and str(path) in words
+            if ours and comm in name[0] and any(word.endswith(program) for word in words):
                 found.append(int(pid))
                 return True
         assert process.poll() is None, "it ended too early"
@@ -90,7 +95,7 @@ def test_a_leaking_rank_is_killed_itself(trained):
 def test_a_rank_that_is_killed_for_what_a_logger_of_rank_0_took_is_not_the_culprit(trained):
     def prefer_rank_3(process, ready, path):
         # The kernel takes whom it is told to take first, though that one did not grow.
-        pid = of_rank(3, process, program="train.py")
+        pid = of_rank(3, process, path, program="train.py")
         with open(f"/proc/{pid}/oom_score_adj", "w", encoding="utf-8") as file:
             file.write("1000")
 
@@ -106,7 +111,7 @@ def test_a_worker_that_somebody_kills_was_killed_by_that_one(trained):
 
     def kill(process, ready, path):
         trains(process, path)
-        killed.append(of_rank(2, process, comm="pt_data_worker"))
+        killed.append(of_rank(2, process, path, comm="pt_data_worker"))
         os.kill(killed[-1], signal.SIGKILL)
 
     run = trained(*LONG, then=kill)
