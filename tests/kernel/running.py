@@ -42,6 +42,11 @@ def said(ready: Path) -> bool:
     return ready.exists() and ready.read_text().endswith("\n")
 
 
+def begun(path: Path) -> bool:
+    """Whether a recording can be read: there is a file a moment before there is anything in it."""
+    return path.exists() and path.stat().st_size > 0
+
+
 @pytest.fixture
 def oomtrace(can_trace, tmp_path):
     """Runs a job under watch; afterwards no cgroup of a run is left, unless a test says that one may be."""

@@ -10,6 +10,7 @@ import pytest
 
 from tests.kernel.attaching import Attaching
 from tests.kernel.left import bpf_ids, still_there
+from tests.kernel.running import begun
 from tests.stubs.cuda import DEVICE_BYTES, OUT_OF_MEMORY, Caller, build_caller, build_library
 from tests.waiting import SLOWER, wait_for
 from tracer.events import CodeLooked, CudaCall, CudaProbed, CudaTotals
@@ -202,7 +203,7 @@ def test_where_probes_stand_one_by_one_the_end_waits_for_none_of_them_and_none_s
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     attaching.started.append(tracer)
-    wait_for(lambda: attaching.path.exists() and recorded(attaching.path, CudaTotals, ended=1), "the calls")
+    wait_for(lambda: begun(attaching.path) and recorded(attaching.path, CudaTotals, ended=1), "the calls")
     held = bpf_ids(tracer.pid)
     tracer.communicate("\n", timeout=60 * SLOWER)
     wait_for(lambda: not still_there(held), "the last probe and its program to go")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel.running import said
+from tests.kernel.running import begun, said
 from tests.waiting import wait_for
 from tracer.events import Header, JobStarted, LoggedKill, ProcessForked, ProcessSeen, TracerPlaced
 from tracer.recording import read_recording
@@ -143,7 +143,7 @@ def test_a_job_that_makes_namespaces_is_told_with_its_pids_at_each_level(oomtrac
 
     def eater_was_seen():
         # It was looked at, and not only its launcher: the last of the line to be forked.
-        events = list(read_recording(path)) if path.exists() and path.stat().st_size else []
+        events = list(read_recording(path)) if begun(path) else []
         forks = [e.tgid for e in events if isinstance(e, ProcessForked)]
         return len(forks) > len(inside) // len(CONTAINER) and forks[-1] in {
             e.tgid for e in events if isinstance(e, ProcessSeen)
