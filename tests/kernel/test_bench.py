@@ -10,14 +10,14 @@ import pytest
 from tests.architecture.checkout import ROOT
 from tests.waiting import SLOWER
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.timeout(300 * SLOWER)]
 
 
 def run_bench(*arguments: str) -> str:
     if Path(sys.prefix) != ROOT / ".venv":
         pytest.skip("scripts/bench uses this checkout's .venv, and these tests run from another one")
     command = ["scripts/bench", *arguments]
-    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100 * SLOWER, check=False)
+    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240 * SLOWER, check=False)
     assert shown.returncode == 0, shown.stdout + shown.stderr
     return shown.stdout
 

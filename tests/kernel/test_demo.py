@@ -12,7 +12,7 @@ import pytest
 from tests.architecture.checkout import ROOT
 from tests.waiting import SLOWER
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.timeout(300 * SLOWER)]
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def shown():
     with tempfile.TemporaryDirectory(prefix="oomt-") as folder:
         return subprocess.run(
             ["scripts/demo"], cwd=ROOT, env={**os.environ, "TMPDIR": folder},
-            capture_output=True, text=True, timeout=100 * SLOWER, check=False,
+            capture_output=True, text=True, timeout=240 * SLOWER, check=False,
         )  # fmt: skip
 
 

@@ -12,14 +12,14 @@ from tests.architecture.checkout import ROOT
 from tests.stubs.cuda import build_library
 from tests.waiting import SLOWER
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.timeout(300 * SLOWER)]
 
 
 def check(*arguments: str, folder: Path) -> subprocess.CompletedProcess:
     command = [sys.executable, "scripts/gpu-check", *arguments]
     environ = os.environ | {"LD_LIBRARY_PATH": str(folder)}
     return subprocess.run(
-        command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=150 * SLOWER, check=False
+        command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=240 * SLOWER, check=False
     )
 
 

@@ -22,7 +22,6 @@ def asked(data):
         return str(error)
 
 
-@pytest.mark.timeout(30)
 @given(data=st.data(), which=st.sampled_from(range(len(EXTRACTS))))
 @settings(max_examples=150, deadline=None)
 def test_whatever_is_written_over_or_cut_off_it_ends(data, which):
@@ -35,7 +34,6 @@ def test_whatever_is_written_over_or_cut_off_it_ends(data, which):
     assert asked(whole[:length])
 
 
-@pytest.mark.timeout(30)
 @given(seed=st.integers(0, 1 << 32), which=st.sampled_from(range(len(EXTRACTS))))
 @settings(max_examples=60, deadline=None)
 def test_types_that_stand_for_others_at_random_end(seed, which):
