@@ -13,9 +13,9 @@ SLOWER = float(os.environ.get("OOMTRACE_TESTS_SLOWER", "1"))
 DEADLINE_S = 30.0 * SLOWER
 
 
-def wait_for(condition: Callable[[], object], what: str) -> None:
+def wait_for(condition: Callable[[], object], what: str, *, patience_s: float = DEADLINE_S) -> None:
     """Until it holds; an assertion with `what` when it does not in time."""
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = time.monotonic() + patience_s
     while not condition():
         assert time.monotonic() < deadline, f"waited in vain for {what}"
         time.sleep(0.005)

@@ -38,13 +38,17 @@ def trained(oomtrace, can_trace, tmp_path):  # noqa: F811 - fixtures
             # Not a pipe: what a rank leaves behind would hold that open.
             with (tmp_path / "out").open("w+") as out, (tmp_path / "err").open("w+") as err:
                 process = oomtrace.start(*job, "--ready", trains, options=options, stdout=out, stderr=err)
-                if then is not None:
-                    then(process, ready, trains)
                 try:
+                    if then is not None:
+                        then(process, ready, trains)
                     found = oomtrace.finish(process, patience_s=JOB_S)
                 except subprocess.TimeoutExpired:
                     process.send_signal(signal.SIGTERM)
                     process.wait(JOB_S)
+                except BaseException:
+                    process.send_signal(signal.SIGTERM)
+                    process.wait(JOB_S)
+                    raise
                 else:
                     return dataclasses.replace(found, err=(tmp_path / "err").read_text())
         raise AssertionError(f"the job hung {ATTEMPTS} times")

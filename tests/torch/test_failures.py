@@ -53,7 +53,7 @@ def of_rank(rank, process, path, *, comm="", program=""):
         assert process.poll() is None, "it ended too early"
         return False
 
-    wait_for(look, f"a process of rank {rank}")
+    wait_for(look, f"a process of rank {rank}", patience_s=JOB_S)
     return found[0]
 
 
@@ -63,7 +63,8 @@ def _text(path):
 
 
 def trains(process, path):
-    wait_for(lambda: path.exists() or process.poll() is not None, "the first step")
+    # Four ranks import PyTorch before that: 10 s where nobody else needs the two CPUs.
+    wait_for(lambda: path.exists() or process.poll() is not None, "the first step", patience_s=JOB_S)
 
 
 def test_a_leaking_worker_is_the_first_failure_and_all_else_is_its_collateral(trained):
