@@ -18,8 +18,8 @@ FIRST_LOOKS_NS = NS_PER_S
 GRACE_NS = NS_PER_S
 """So long is read on at most once the job has ended."""
 GRACE_FOR_LOOKS_NS = 5 * NS_PER_S
-"""What the helper thread and NVML were asked by then is waited for longer, while the answers come: on a machine under
-load that takes its time."""
+"""What the helper thread and NVML were asked by then is waited for longer, while the answers come, and so is the end of
+whom the OOM killer chose: on a machine under load that takes its time."""
 HANGS_NS = NS_PER_S
 GRACE_FOR_STACKS_NS = 20 * NS_PER_S
 """A stack is part of a proof, and reading the kernel's symbols takes long on a slow machine: twice, where a kill came
@@ -139,7 +139,8 @@ class Recorder:
                 quiet_since_ns = now_ns if came else quiet_since_ns
                 enough_ns = QUIET_WITH_SURVIVORS_NS if len(self.watch.members) else QUIET_NS
                 idle = self._inspector.idle() and self.watch.gpu.idle()
-                dry = now_ns - quiet_since_ns >= enough_ns and idle and not self.watch.pending()
+                dry = now_ns - quiet_since_ns >= enough_ns and idle
+                dry = dry and not self.watch.pending() and not self.watch.dying()
                 if dry or now_ns - ended_ns >= self._patience_ns(now_ns, asked):
                     return
                 if now_ns - ended_ns < GRACE_NS:
@@ -149,7 +150,7 @@ class Recorder:
         if self.watch.naming():
             return GRACE_FOR_STACKS_NS
         looking = self._inspector.ended < asked and not self._inspector.hangs(now_ns, HANGS_NS)
-        return GRACE_FOR_LOOKS_NS if looking or self.watch.gpu.answers() else GRACE_NS
+        return GRACE_FOR_LOOKS_NS if looking or self.watch.gpu.answers() or self.watch.dying() else GRACE_NS
 
     def _pause_s(self, until_ns: int | None) -> float:
         now_ns = time.monotonic_ns()

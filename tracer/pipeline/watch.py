@@ -20,6 +20,7 @@ from tracer.events import (
     ProcessExeced,
     ProcessExited,
     ProcessForked,
+    ProcessId,
     ProcessSeen,
     SignalSent,
     process_id,
@@ -67,6 +68,7 @@ class Watch:
         self._foreign = ForeignSignals()
         self._marks: dict[int, int] = {}
         self._kills: dict[int, int] = {}
+        self._marked: set[ProcessId] = set()
         self._next_clock_ns = 0
 
     def arm(self) -> None:
@@ -116,6 +118,7 @@ class Watch:
         self.inspection.at(event, self.members.apply(event), self.own_tgid)
         if isinstance(event, ProcessExited):
             self._journal.forget(process_id(event.tgid, event.start_ns))
+            self._marked.discard(process_id(event.tgid, event.start_ns))
             self.gpu.at_exit(event)
             self.cuda.forget(process_id(event.tgid, event.start_ns))
         elif isinstance(event, CudaCall):
@@ -146,6 +149,10 @@ class Watch:
         """Whether stacks of marks are still to get their names."""
         ring = self._ring
         return ring is not None and not self._journal.gave_up("the ring buffer") and ring.naming
+
+    def dying(self) -> bool:
+        """Whether one of the job was chosen by the OOM killer, and how it ended is still to be told."""
+        return any(marked in self.members for marked in self._marked)
 
     def tick(self, now_ns: int) -> None:
         """Do what the time asks for."""
@@ -212,6 +219,7 @@ class Watch:
 
     def _take_all(self, events: Sequence[Event]) -> int:
         marks = {process_id(event.tgid, event.start_ns) for event in events if isinstance(event, OomMark)}
+        self._marked |= marks
         # Victims may begin and end in this very batch, and are members only in between.
         ours = any(mark in self.members for mark in marks)
         for event in events:

@@ -4,14 +4,17 @@
 import contextlib
 import os
 import signal
+import time
 
 import pytest
 
 from tests.unit.pipeline.stand_ins import START_NS, Cgroups, Feed, Processes, sources
+from tests.unit.pipeline.test_run import mark
 from tracer.events import Note, ProcessExited
 from tracer.pipeline import AttachedPipeline, Attachment, Ending, Target
 from tracer.pipeline.clocks import header_now
 from tracer.recording import RecordingWriter
+from tracer.units import NS_PER_S
 
 PID = 4_000_123
 
@@ -77,6 +80,37 @@ def test_who_runs_when_the_watching_is_ended_is_said_to(watch):
     ending, alive, notes = watch(Feed(), interrupted)
     assert (ending, alive) == (Ending.STOPPED, 1)
     assert any("1 process of it still ran" in note for note in notes)
+
+
+class SlowToDie(Feed):
+    """Its process is marked by the OOM killer, and ends a while after nothing else comes any more."""
+
+    def __init__(self):
+        super().__init__()
+        self.ends_at_s = None
+
+    def read(self):
+        if self.ends_at_s is not None and time.monotonic() >= self.ends_at_s:
+            self.waiting.append(exited(PID))
+            self.ends_at_s = None
+        return super().read()
+
+
+def test_the_end_of_whom_the_oom_killer_chose_is_waited_for(watch, monkeypatch):
+    monkeypatch.setattr("tracer.pipeline.loop.GRACE_FOR_LOOKS_NS", 1000 * NS_PER_S)
+    monkeypatch.setattr("tracer.pipeline.loop.GRACE_NS", 0)
+    monkeypatch.setattr("tracer.pipeline.loop.QUIET_WITH_SURVIVORS_NS", 0)
+    feed = SlowToDie()
+
+    def killed():
+        if feed.ends_at_s is None:
+            feed.waiting.append(mark(PID, start_ns=START_NS))
+            feed.ends_at_s = time.monotonic() + 0.3
+            os.kill(os.getpid(), signal.SIGINT)
+        return (PID,)
+
+    ending, alive, _ = watch(feed, killed)
+    assert (ending, alive, feed.ends_at_s) == (Ending.STOPPED, 0, None)
 
 
 def test_of_a_cgroup_that_nobody_was_in_that_is_said(watch, monkeypatch):
