@@ -55,7 +55,7 @@ def limited(story: Story, kill: Kill, shortage: Shortage) -> Limited | None:
         return None  # some nodes of the machine, or nobody knows of what: no look was at these alone
     machine = shortage.cause == "host_oom_global"
     if machine:
-        looks = [f for s in story.of(PressureSample) if (f := _of_machine(s)) is not None]
+        looks = looks_of_machine(story)
         total = next((s.mem_total_bytes for s in story.of(PressureSample) if s.mem_total_bytes), None)
         cgroup_id, limit_bytes = None, total
     else:
@@ -89,6 +89,11 @@ def looks_of(story: Story, cgroup_id: int) -> list[Filled]:
     """At one cgroup, in time order."""
     samples = story.by(CgroupSample, lambda s: s.cgroup_id, "id").get(cgroup_id, ())
     return [_of_cgroup(s) for s in samples if s.usage_bytes is not None]
+
+
+def looks_of_machine(story: Story) -> list[Filled]:
+    """At all of its memory, in time order."""
+    return [look for sample in story.of(PressureSample) if (look := _of_machine(sample)) is not None]
 
 
 def owner_id(kill: Kill, shortage: Shortage) -> int | None:
