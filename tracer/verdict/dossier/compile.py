@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From events to a dossier, in one go: the verdict, and all that it rests on."""
+"""From a judged case to a dossier: the verdict with all that it rests on."""
 
 from collections.abc import Iterable, Iterator
 
-from tracer.events import AnyEvent
 from tracer.verdict.dossier.chart import charts
 from tracer.verdict.dossier.exhibits import exhibits
 from tracer.verdict.dossier.facts import facts
@@ -11,20 +10,11 @@ from tracer.verdict.dossier.family import family, parts_in
 from tracer.verdict.dossier.kernel_report import kernel_report
 from tracer.verdict.dossier.model import Chart, Dossier, Exhibit, Family, KernelReport
 from tracer.verdict.incident import Case
-from tracer.verdict.judge import judge_case
 from tracer.verdict.model import Report
-from tracer.verdict.story import Story
 
 
-def compile_dossier(events: Iterable[AnyEvent], *, recording: str | None = None) -> Dossier:
-    """All that can be shown of one recording.
-
-    Args:
-        events: all of one recording, in any order.
-        recording: its path, for the report alone.
-    """
-    case = Case(Story(events))
-    report = judge_case(case, recording=recording)
+def compile_dossier(case: Case, report: Report) -> Dossier:
+    """All that can be shown of one recording, which `report` is about."""
     incident = report.verdict.incidents[report.verdict.primary]
     at_ns = next((e.at_ns - e.offset_ns for e in report.timeline if e.offset_ns is not None), None)
     parts = parts_in(incident)

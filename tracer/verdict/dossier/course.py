@@ -22,8 +22,9 @@ class Course(msgspec.Struct, frozen=True, kw_only=True):
     """(ts_ns, bytes, whether it was looked at then), in time order; 0 from its end on."""
 
     def at(self, moments_ns: Sequence[int]) -> list[int]:
-        """At each of the moments, which are in time order: in a straight line between two looks that follow upon
-        each other, else the last value known; 0 where it was not there.
+        """At each of the moments, which are in time order; 0 where it was not there.
+
+        In a straight line between two looks that follow upon each other, else the last value known.
         """
         values, place = [], 0
         for moment in moments_ns:

@@ -67,18 +67,18 @@ def _meaning(kind: str, name: str, value: object) -> str | None:
         return format_duration(value)
     if name == "signal":
         return signal_name(value) if value else "none"
-    if name == "info" and value in iter(SignalInfo):
+    if name == "info" and value in SignalInfo._value2member_map_:
         return "SEND_SIG_PRIV: the kernel itself" if value == SignalInfo.PRIV else SignalInfo(value).name
-    if name == "constraint" and value in iter(Constraint):
+    return _coded(kind, name, value)
+
+
+def _coded(kind: str, name: str, value: int) -> str | None:
+    if name == "constraint" and value in Constraint._value2member_map_:
         return Constraint(value).name
     if name == "status":
         return signal_name(value & 0x7F) if value & 0x7F else f"exit {value >> 8 & 0xFF}"
     if name in {"task_flags", "sender_flags", "signal_flags"}:
         return f"{value:#x}"
-    return _small(kind, name, value)
-
-
-def _small(kind: str, name: str, value: int) -> str | None:
     if name == "result" and kind == "SignalSent":
         return "delivered" if value == 0 else "not delivered"
     if name == "in_tree":

@@ -40,8 +40,9 @@ def parts_in(incident: Incident) -> dict[ProcessId, tuple[Part, ...]]:
 
 
 def family(case: Case, parts: Parts) -> Family:
-    """All of them; of very many those with a part in it, those that failed, those that train and those that had most,
-    with all above them.
+    """All of them; of very many, and with all above them, those that matter.
+
+    First come those with a part in it, then those that failed, those that train, and those that had most memory.
     """
     members = case.story.tree.members
     peaks = {m.id: max((s.rss_anon_bytes or 0 for s in m.samples), default=0) for m in members.values()}

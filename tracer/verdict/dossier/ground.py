@@ -27,8 +27,9 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     cgroup_ids: frozenset[int] = frozenset()
 
     def at(self, moments_ns: tuple[int, ...]) -> list[tuple[int, int] | None]:
-        """Usage and shared memory of it at each moment: in a straight line to the next look where that comes soon, else
-        by the last look; `None` before the first.
+        """Usage, and shared memory of it, at each moment; `None` before the first look.
+
+        In a straight line to the next look where that comes soon, else by the last one.
         """
         times = [look.at_ns for look in self.looks]
         places = [bisect.bisect_right(times, moment) for moment in moments_ns]

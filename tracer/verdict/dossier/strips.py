@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How hard memory was to get over time: tasks stalled in reclaim, and pressure."""
 
+import itertools
 from collections.abc import Iterable, Sequence
 
 from tracer.events import CgroupSample, PressureSample, ReclaimSample
@@ -51,7 +52,7 @@ def _spread(counters: Iterable[Readings], from_ns: int, to_ns: int) -> tuple[flo
     steps = [0.0] * STEPS
     width = max(1, (to_ns - from_ns) / STEPS)
     for readings in counters:
-        for (before_ns, before), (now_ns, now) in zip(readings, readings[1:], strict=False):
+        for (before_ns, before), (now_ns, now) in itertools.pairwise(readings):
             start = max(before_ns, now_ns - LOOK_NS)
             if now <= before or now_ns <= start or now_ns <= from_ns or start >= to_ns:
                 continue
