@@ -69,12 +69,16 @@ class Browser:
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
-    def picture(self) -> bytes:
-        """Of the whole page, as PNG."""
-        return base64.b64decode(self.call("Page.captureScreenshot", captureBeyondViewport=True)["data"])
+    def picture(self, *, top: int = 0, height: int | None = None) -> bytes:
+        """Of the whole page, or of a part of its height, as PNG."""
+        root = "document.documentElement"
+        width, whole = self.ask(f"{root}.scrollWidth"), self.ask(f"{root}.scrollHeight")
+        clip = {"x": 0, "y": top, "width": width, "height": min(height or whole, whole - top), "scale": 1}
+        return base64.b64decode(self.call("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)["data"])
 
     def pdf(self) -> bytes:
         """As it would be printed."""
+        self.call("Emulation.setEmulatedMedia", media="", features=[])
         return base64.b64decode(self.call("Page.printToPDF", printBackground=True, preferCSSPageSize=True)["data"])
 
     def _note(self, message: dict[str, Any]) -> None:

@@ -48,42 +48,62 @@ def own_memory(courses: Sequence[Course], moments_ns: Sequence[int]) -> list[Hel
     return [Held(id=m.id, values=row, peak=max(row, default=0)) for m, row in zip(members, own, strict=True)]
 
 
-def layers(
-    story: Story, held: Sequence[Held], ground: Ground, moments_ns: tuple[int, ...], parts: Parts
-) -> list[Layer]:
-    """From the bottom up: who has a part in it, who has most, the others, shared memory, the rest of the total."""
-    used = [sum(values) for values in zip(*(one.values for one in held), strict=True)] or [0] * len(moments_ns)
-    looks = ground.at(moments_ns)
-    totals = [max(look[0] if look is not None else 0, sum_) for look, sum_ in zip(looks, used, strict=True)]
-    least = LEAST_SHARE * max(totals, default=0)
-    named = [one for one in held if one.id in parts and one.peak >= least]
-    named = sorted(named, key=lambda one: _rank(parts[one.id], one))[:MOST_LAYERS]
-    chosen = {one.id for one in named}
-    others = sorted((one for one in held if one.id not in chosen), key=lambda one: (-one.peak, one.id))
-    while len(named) < MOST_LAYERS and others and others[0].peak >= max(least, 1):
-        named.append(others.pop(0))
+class Stack:
+    """What there is to be laid upon each other at the moments of one chart.
+
+    Args:
+        held: of all processes.
+        ground: what they are a part of.
+        moments_ns: in time order.
+    """
+
+    def __init__(self, held: Sequence[Held], ground: Ground, moments_ns: tuple[int, ...]) -> None:
+        self.held = {one.id: one for one in held}
+        self.moments_ns = moments_ns
+        self.ground = ground
+        used = [sum(values) for values in zip(*(one.values for one in held), strict=True)] or [0] * len(moments_ns)
+        self.used = tuple(used)
+        self.looks = ground.at(moments_ns)
+        # What was read of processes may be of a moment later than what was read of the whole.
+        self.totals = tuple(
+            max(look[0] if look is not None else 0, sum_) for look, sum_ in zip(self.looks, used, strict=True)
+        )
+        self.least = max(1, LEAST_SHARE * max(self.totals, default=0))
+
+
+def choose(stacks: Sequence[Stack], parts: Parts) -> list[ProcessId]:
+    """Who has a layer of its own, from the ground up: who grew, who was killed, others with a part, those with most."""
+    peaks: dict[ProcessId, int] = {}
+    for stack in stacks:
+        for one in stack.held.values():
+            if one.peak >= stack.least:
+                peaks[one.id] = max(peaks.get(one.id, 0), one.peak)
+    return sorted(peaks, key=lambda one: _rank(parts.get(one, ()), peaks[one], one))[:MOST_LAYERS]
+
+
+def _rank(own: Sequence[Part], peak: int, identity: ProcessId) -> tuple[bool, bool, bool, int, ProcessId]:
+    return "culprit" not in own, "victim" not in own, not own, -peak, identity
+
+
+def layers(story: Story, stack: Stack, named: Sequence[ProcessId], parts: Parts) -> list[Layer]:
+    """From the ground up: the named, the others by role, shared memory, the rest of the total."""
     found = [
-        Layer(kind="process", who=short(story, one.id), pids=(one.id.tgid,), parts=parts.get(one.id, ()),
-              values_bytes=tuple(one.values))
-        for one in named
+        Layer(kind="process", who=short(story, one), pids=(one.tgid,), parts=parts.get(one, ()),
+              values_bytes=tuple(stack.held[one].values))
+        for one in named if stack.held[one].peak
     ]  # fmt: skip
-    found += _groups(story, [one for one in others if one.peak])
-    if ground.looks:
-        shmem = [
-            min(look[1], total - sum_) if look is not None else 0
-            for look, total, sum_ in zip(looks, totals, used, strict=True)
-        ]
-        if max(shmem, default=0) >= max(least, 1):
-            found.append(Layer(kind="shared_memory", who="shared memory and tmpfs", values_bytes=tuple(shmem)))
-        else:
-            shmem = [0] * len(moments_ns)
-        rest = tuple(total - sum_ - shared for total, sum_, shared in zip(totals, used, shmem, strict=True))
-        found.append(Layer(kind="rest", who=ground.rest, values_bytes=rest))
+    found += _groups(story, [one for one in stack.held.values() if one.id not in named and one.peak])
+    if not stack.ground.looks:
+        return found
+    rows = list(zip(stack.looks, stack.totals, stack.used, strict=True))
+    shmem = [min(look[1], total - sum_) if look is not None else 0 for look, total, sum_ in rows]
+    if max(shmem, default=0) >= stack.least:
+        found.append(Layer(kind="shared_memory", who="shared memory and tmpfs", values_bytes=tuple(shmem)))
+    else:
+        shmem = [0] * len(rows)
+    rest = tuple(total - sum_ - shared for (_, total, sum_), shared in zip(rows, shmem, strict=True))
+    found.append(Layer(kind="rest", who=stack.ground.rest, values_bytes=rest))
     return found
-
-
-def _rank(own: Sequence[Part], one: Held) -> tuple[bool, bool, int, ProcessId]:
-    return "culprit" not in own, "victim" not in own, -one.peak, one.id
 
 
 def _groups(story: Story, others: Sequence[Held]) -> Iterator[Layer]:

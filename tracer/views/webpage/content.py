@@ -83,7 +83,6 @@ class Plate:
     drawings: tuple[Drawing, ...]
     keys: tuple[Key, ...]
     rows: tuple[tuple[str, str, tuple[str, ...]], ...]
-    epochs_left_out: bool
 
 
 @dataclass(frozen=True)
@@ -112,6 +111,8 @@ class Page:
     people: tuple[tuple[Person, str, str, tuple[str, ...]], ...]
     caveats: tuple[str, ...]
     unobserved: tuple[str, ...]
+    sure: bool
+    """Proved, and nothing was lost at all."""
     job: str
 
 
@@ -138,6 +139,7 @@ def page(dossier: Dossier) -> Page:
         people=tuple(_people(dossier)),
         caveats=tuple(dict.fromkeys((*primary.caveats, *report.verdict.caveats))),
         unobserved=tuple(f"{link.name}: {link.statement}" for link in primary.proof if link.status == "not_observed"),
+        sure=primary.strength == "proved" and dossier.facts.losses_known and not dossier.facts.losses,
         job=words.job(report.verdict.job) if report.verdict.job is not None else "",
     )
 
@@ -183,7 +185,7 @@ def _happened(report: Report, incident: Incident) -> Iterator[tuple[str, str]]:
     if incident.sender is not None:
         yield "sender", words.sender(incident.sender)
     if incident.trigger is not None and (not people or incident.trigger.pid != people[0].pid):
-        yield "trigger", f"{words.described(incident.trigger)}: it asked for memory at that moment, and is no culprit"
+        yield "trigger", f"{words.described(incident.trigger)}: it asked for memory at that moment"
     if incident.mechanism is not None:
         yield "why", f"{incident.mechanism.statement} ({names(incident.mechanism)}, {incident.mechanism.strength})"
     if incident.collateral:
@@ -269,7 +271,7 @@ def _plate(dossier: Dossier, chart: Chart, numbered: Sequence[Numbered]) -> Plat
             layer=layer,
             parts=tuple(PARTS[part] for part in layer.parts),
             at_incident="" if at is None else format_bytes(layer.values_bytes[at]),
-            peak=format_bytes(max(layer.values_bytes)),
+            peak=format_bytes(max(layer.values_bytes[: None if at is None else at + 1])),
         )
         for (letter, style), layer in zip(styles(chart.layers), chart.layers, strict=True)
     ]
@@ -278,7 +280,6 @@ def _plate(dossier: Dossier, chart: Chart, numbered: Sequence[Numbered]) -> Plat
         drawings=tuple(draw(chart, size, at_ns, numbered) for size in (WIDE, NARROW)),
         keys=tuple(keys),
         rows=tuple(_table(dossier, chart, at)),
-        epochs_left_out=False,
     )
 
 

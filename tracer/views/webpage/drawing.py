@@ -18,6 +18,8 @@ _TIME_STEPS_S = (
 )  # fmt: skip
 _LETTERS = "ABCDEFGHIJKL"
 _LEAST_LETTER_PX = 13
+_WIDE_SHARE = 0.6
+"""Of a layer's thickest place: its letter stands in the middle of all that are so thick."""
 _FAR_LIMIT = 0.45
 """Of the limit: when never more was in use, the limit is named and not drawn."""
 
@@ -167,10 +169,12 @@ def _areas(plot: _Plot, places: Sequence[int]) -> Iterator[Area]:
         edge = [(x, plot.y(value)) for x, value in zip(xs, above, strict=True)]
         path = f"M{xs[0]:g} {plot.bottom}" + "".join(f"L{x:g} {y:g}" for x, y in _straightened(edge))
         thick = [plot.y(low) - y for low, (_, y) in zip(below, edge, strict=True)]
-        widest = max(range(len(thick)), key=thick.__getitem__)
+        broad = [min(thick[max(0, place - 2) : place + 3]) for place in range(len(thick))]
+        wide = [place for place, size in enumerate(broad) if size >= _WIDE_SHARE * max(broad)]
+        widest = wide[len(wide) // 2]
         middle = (min(max(xs[widest], plot.left + 9), plot.right - 9), edge[widest][1] + thick[widest] / 2 + 4)
         found.append(
-            Area(letter, style, Shape(f"{path}V{plot.bottom}Z"), middle if thick[widest] >= _LEAST_LETTER_PX else None)
+            Area(letter, style, Shape(f"{path}V{plot.bottom}Z"), middle if broad[widest] >= _LEAST_LETTER_PX else None)
         )
         below = above
     yield from reversed(found)
@@ -235,7 +239,7 @@ def _epochs(plot: _Plot) -> Iterator[Tick]:
 
 def _ribbon(plot: _Plot, strip: Strip, place: int) -> Ribbon:
     top = plot.bottom + 26 + place * (_STRIP_PX + _STRIP_GAP_PX)
-    full = max(1.0, *strip.values)
+    full = max(0.25, *strip.values)
     width = (plot.right - plot.left) / len(strip.values)
     ground = top + _STRIP_PX
     parts = []

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tracer.verdict.model import EntryKind
 
-_NEAR_PX = 34
+_NEAR_PX = 44
 _DRAWN: frozenset[EntryKind] = frozenset({"kill", "signal", "exit", "gone", "oom", "mark"})
 
 
