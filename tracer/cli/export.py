@@ -31,6 +31,13 @@ class Format:
     """Not for a terminal."""
 
 
+def _html(judged: "Judged", out: BinaryIO) -> None:
+    from tracer.verdict.dossier.compile import compile_dossier
+    from tracer.views import webpage
+
+    out.write(webpage.render(compile_dossier(judged.case, judged.report)).encode())
+
+
 def _json(judged: "Judged", out: BinaryIO) -> None:
     from tracer.views import document
 
@@ -38,6 +45,7 @@ def _json(judged: "Judged", out: BinaryIO) -> None:
 
 
 FORMATS: Mapping[str, Format] = {
+    "html": Format("one page for people, which needs nothing but a browser", _html, binary=True),
     "json": Format("the verdict as one JSON document", _json),
 }
 
@@ -51,6 +59,7 @@ class ExportCommand:
 
     name = "export"
     examples = (
+        ("A page for somebody who was not there", "oomtrace export run.oomtrace --to html --output run.html"),
         ("The verdict for a program", "oomtrace export run.oomtrace --to json --output verdict.json"),
     )  # fmt: skip
 
