@@ -2,6 +2,7 @@
 """What the layers of a chart add up to: the memory cgroup whose limit counts, the machine, or the processes alone."""
 
 import bisect
+from typing import TypeAlias
 
 import msgspec
 
@@ -15,19 +16,25 @@ from tracer.verdict.model import Incident
 _MACHINE = frozenset({"host_oom_global", "operator_oom"})
 
 
+Look: TypeAlias = tuple[int, int, int | None]
+"""Usage, and of it shared memory and anonymous memory; `None`: not read."""
+
+
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
     """A total over time."""
 
     what: str = "the job's processes"
-    rest: str = "page cache, kernel, copies of shared pages"
-    """What the total has beside the job's processes and shared memory."""
+    rest: str = "all else in it: page cache, kernel"
+    """What the total has beside what is named."""
+    anonymous: str = "other anonymous memory: copies of pages that forks shared, and others"
+    """What its anonymous memory is beside that of the job's processes."""
     looks: tuple[Filled, ...] = ()
     """In time order; none: nothing is known but the processes."""
     limit_bytes: int | None = None
     cgroup_ids: frozenset[int] = frozenset()
 
-    def at(self, moments_ns: tuple[int, ...]) -> list[tuple[int, int] | None]:
-        """Usage, and shared memory of it, at each moment; `None` before the first look.
+    def at(self, moments_ns: tuple[int, ...]) -> list[Look | None]:
+        """The look at each moment; `None` before the first one.
 
         In a straight line to the next look where that comes soon, else by the last one.
         """
@@ -37,15 +44,17 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
             self._between(place, moment) if place else None for place, moment in zip(places, moments_ns, strict=True)
         ]
 
-    def _between(self, place: int, moment_ns: int) -> tuple[int, int]:
+    def _between(self, place: int, moment_ns: int) -> Look:
         last, rest = self.looks[place - 1], self.looks[place : place + 1]
-        used, shared = last.usage_bytes, last.shmem_bytes or 0
+        used, shared, anon = last.usage_bytes, last.shmem_bytes or 0, last.anon_bytes
         if not rest or rest[0].at_ns - last.at_ns > NEXT_LOOK_NS:
-            return used, shared
+            return used, shared, anon
         passed, span = moment_ns - last.at_ns, rest[0].at_ns - last.at_ns
+        following = rest[0].anon_bytes
         return (
             used + (rest[0].usage_bytes - used) * passed // span,
             shared + ((rest[0].shmem_bytes or 0) - shared) * passed // span,
+            anon if anon is None or following is None else anon + (following - anon) * passed // span,
         )
 
 
@@ -55,8 +64,8 @@ def ground_of(case: Case, incident: Incident, at_ns: int | None) -> Ground:
         looks = looks_of_machine(case.story)
         total = next((s.mem_total_bytes for s in case.story.of(PressureSample) if s.mem_total_bytes), None)
         if looks:
-            rest = "all else on the machine"
-            return Ground(what="the machine", rest=rest, looks=tuple(looks), limit_bytes=total)
+            rest, other = "all else on the machine", "other anonymous memory: mostly processes outside the job"
+            return Ground(what="the machine", rest=rest, anonymous=other, looks=tuple(looks), limit_bytes=total)
     limit = incident.limit
     if limit is not None and limit.cgroup is not None:
         samples = case.story.by(CgroupSample, lambda s: s.path, "path").get(limit.cgroup, ())
@@ -70,6 +79,7 @@ def ground_of(case: Case, incident: Incident, at_ns: int | None) -> Ground:
             return Ground(
                 what=f"cgroup {limit.cgroup}", looks=tuple(looks), limit_bytes=size, cgroup_ids=frozenset(known)
             )
+        return Ground()  # it was not looked at, and the job's own cgroup may not be the one that its processes are in
     return _of_the_job(case)
 
 

@@ -82,7 +82,7 @@ def choose(stacks: Sequence[Stack], parts: Parts) -> list[ProcessId]:
 
 
 def _rank(own: Sequence[Part], peak: int, identity: ProcessId) -> tuple[bool, bool, bool, int, ProcessId]:
-    return "culprit" not in own, "victim" not in own, not own, -peak, identity
+    return "culprit" not in own, not {"victim", "subject"} & set(own), not own, -peak, identity
 
 
 def layers(story: Story, stack: Stack, named: Sequence[ProcessId], parts: Parts) -> list[Layer]:
@@ -95,15 +95,26 @@ def layers(story: Story, stack: Stack, named: Sequence[ProcessId], parts: Parts)
     found += _groups(story, [one for one in stack.held.values() if one.id not in named and one.peak])
     if not stack.ground.looks:
         return found
-    rows = list(zip(stack.looks, stack.totals, stack.used, strict=True))
-    shmem = [min(look[1], total - sum_) if look is not None else 0 for look, total, sum_ in rows]
-    if max(shmem, default=0) >= stack.least:
-        found.append(Layer(kind="shared_memory", who="shared memory and tmpfs", values_bytes=tuple(shmem)))
-    else:
-        shmem = [0] * len(rows)
-    rest = tuple(total - sum_ - shared for (_, total, sum_), shared in zip(rows, shmem, strict=True))
-    found.append(Layer(kind="rest", who=stack.ground.rest, values_bytes=rest))
+    left = [total - sum_ for total, sum_ in zip(stack.totals, stack.used, strict=True)]
+    for kind, who, sizes in (
+        ("other_anonymous", stack.ground.anonymous, _other_anonymous(stack)),
+        ("shared_memory", "shared memory and tmpfs", [0 if look is None else look[1] for look in stack.looks]),
+    ):
+        values = [max(0, min(size, room)) for size, room in zip(sizes, left, strict=True)]
+        if max(values, default=0) >= stack.least:
+            found.append(Layer(kind=kind, who=who, values_bytes=tuple(values)))  # type: ignore[arg-type]
+            left = [room - value for room, value in zip(left, values, strict=True)]
+    found.append(Layer(kind="rest", who=stack.ground.rest, values_bytes=tuple(left)))
     return found
+
+
+def _other_anonymous(stack: Stack) -> Iterator[int]:
+    """Beside that of the job's processes; where it was not read, as much as before."""
+    known = 0
+    for look, used in zip(stack.looks, stack.used, strict=True):
+        if look is not None and look[2] is not None:
+            known = look[2] - used
+        yield known
 
 
 def _groups(story: Story, others: Sequence[Held]) -> Iterator[Layer]:

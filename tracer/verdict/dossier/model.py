@@ -9,9 +9,11 @@ import msgspec
 from tracer.events import LoggedTasks
 from tracer.verdict.model import Report
 
-LayerKind = Literal["process", "group", "shared_memory", "rest"]
-"""group: processes of one role together; rest: what the total has beside all others."""
-Part = Literal["victim", "culprit", "trigger", "sender", "collateral"]
+LayerKind = Literal["process", "group", "other_anonymous", "shared_memory", "rest"]
+"""group: processes of one role together; other_anonymous: what the total has of it beside that of processes, such as
+pages that forks shared and that were copied; rest: what the total has beside all others."""
+Part = Literal["victim", "subject", "culprit", "trigger", "sender", "collateral"]
+"""subject: the process that an incident is about in which nobody did anything to it."""
 
 
 class Struct(msgspec.Struct, frozen=True, kw_only=True):

@@ -42,18 +42,26 @@ def strips(story: Story, cgroup_ids: frozenset[int], from_ns: int, to_ns: int) -
         where = "some task of the machine waited for memory"
     found = (
         Strip(kind="reclaim", what="tasks stalled in reclaim", values=_spread(runs, from_ns, to_ns)),
-        Strip(kind="pressure", what=f"share of the time in which {where}", values=_spread(waits, from_ns, to_ns)),
+        Strip(
+            kind="pressure",
+            what=f"share of the time in which {where}",
+            values=_spread(waits, from_ns, to_ns, whole=True),
+        ),
     )
     return tuple(one for one in found if any(value >= 0.001 for value in one.values))
 
 
-def _spread(counters: Iterable[Readings], from_ns: int, to_ns: int) -> tuple[float, ...]:
-    """What all counters together rose by in each step, as a share of the step."""
+def _spread(counters: Iterable[Readings], from_ns: int, to_ns: int, *, whole: bool = False) -> tuple[float, ...]:
+    """What all counters together rose by in each step, as a share of the step.
+
+    Args:
+        whole: it rises by the time that passes at most, so what rose by more began earlier.
+    """
     steps = [0.0] * STEPS
     width = max(1, (to_ns - from_ns) / STEPS)
     for readings in counters:
         for (before_ns, before), (now_ns, now) in itertools.pairwise(readings):
-            start = max(before_ns, now_ns - LOOK_NS)
+            start = max(before_ns, min(now_ns - LOOK_NS, now_ns - (now - before) if whole else now_ns))
             if now <= before or now_ns <= start or now_ns <= from_ns or start >= to_ns:
                 continue
             rate = (now - before) / (now_ns - start)

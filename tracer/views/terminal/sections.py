@@ -36,10 +36,6 @@ def write_headline(page: Page, incident: Incident) -> None:
         page.text(Text(page.tame(incident.summary)))
 
 
-_NO_VICTIM = frozenset({"exited", "crash", "cuda_oom", "pinned_host_memory", "inconclusive"})
-"""Nobody is known to have done anything to it."""
-
-
 def write_facts(page: Page, report: Report, incident: Incident) -> None:
     """Who was hit, who grew, who was allocating, who sent: each only where it says something new."""
     page.blank()
@@ -47,7 +43,7 @@ def write_facts(page: Page, report: Report, incident: Incident) -> None:
     if len(incident.victims) > 1:
         _victims(page, incident.victims)
     elif victim is not None:
-        label = "process" if incident.cause in _NO_VICTIM else "victim"
+        label = "process" if incident.cause in words.NO_VICTIM else "victim"
         _fact(page, label, _with_memory(victim))
     people = incident.victims or ((victim,) if victim is not None else ())
     _inner_pids(page, report.verdict, incident, people)
@@ -198,7 +194,9 @@ def _inner_pids(page: Page, verdict: Verdict, incident: Incident, victims: Seque
     """Whose pid in a container's log is another one here: of several victims the table tells."""
     people: list[tuple[int, tuple[int, ...] | None, str]] = []
     if len(victims) == 1:
-        people.append((victims[0].pid, victims[0].ns_pids, "the victim" if incident.cause not in _NO_VICTIM else ""))
+        people.append(
+            (victims[0].pid, victims[0].ns_pids, "the victim" if incident.cause not in words.NO_VICTIM else "")
+        )
     if incident.culprit is not None:
         people.append((incident.culprit.pid, incident.culprit.ns_pids, "which grew"))
     if incident.trigger is not None:

@@ -17,6 +17,9 @@ from tracer.views.webpage.sparkline import sparkline
 MOST_EVIDENCE = 8
 """Events shown below one link."""
 MOST_COLLATERAL = 4
+MOST_OTHERS = 10
+"""Incidents beside the primary one that are told with their proof; those that follow have a line each."""
+MOST_LINES = 90
 TABLE_ROWS = 24
 _LEAST_SHARE_BYTES = 64 * 1024
 
@@ -27,6 +30,7 @@ STATES: Mapping[Status, tuple[str, str]] = {
 }
 PARTS: Mapping[Part, str] = {
     "victim": "victim",
+    "subject": "the one it is about",
     "culprit": "grew",
     "trigger": "asked for memory",
     "sender": "sent the signal",
@@ -105,6 +109,10 @@ class Page:
     title: str
     told: Told
     others: tuple[Told, ...]
+    more: tuple[Incident, ...]
+    """Those that have a line each."""
+    unshown: int
+    """Incidents of which there is only the number."""
     plates: tuple[Plate, ...]
     rows: tuple[Row, ...]
     zero: str
@@ -127,12 +135,14 @@ def page(dossier: Dossier) -> Page:
         for row in rows
         if is_drawn(row.entry.kind)
     ]
-    others = tuple(_told(dossier, one) for one in report.verdict.incidents if one is not primary)
+    others = [one for one in report.verdict.incidents if one is not primary]
     return Page(
         dossier=dossier,
         title=told.headline,
         told=told,
-        others=others,
+        others=tuple(_told(dossier, one) for one in others[:MOST_OTHERS]),
+        more=tuple(others[MOST_OTHERS : MOST_OTHERS + MOST_LINES]),
+        unshown=max(0, len(others) - MOST_OTHERS - MOST_LINES),
         plates=tuple(_plate(dossier, chart, numbered) for chart in dossier.charts),
         rows=rows,
         zero=words.moment(primary.at) if dossier.at_ns is not None else "",
@@ -173,9 +183,12 @@ def _happened(report: Report, incident: Incident) -> Iterator[tuple[str, str]]:
     """Three to six lines for somebody who was not there."""
     people = incident.victims or ((incident.victim,) if incident.victim is not None else ())
     if len(people) == 1:
-        yield "victim" if incident.signal else "process", _with_memory(people[0])
+        yield "process" if incident.cause in words.NO_VICTIM else "victim", _with_memory(people[0])
     elif people:
-        yield "victims", f"{len(people)} processes, the first being {_with_memory(people[0])}"
+        yield (
+            "processes" if incident.cause in words.NO_VICTIM else "victims",
+            f"{len(people)} processes, the first being {_with_memory(people[0])}",
+        )
     culprit = incident.culprit
     if culprit is not None:
         itself = len(people) == 1 and people[0].pid == culprit.pid
@@ -200,8 +213,8 @@ def _happened(report: Report, incident: Incident) -> Iterator[tuple[str, str]]:
 def _with_memory(process: Process) -> str:
     memory = words.memory(process)
     ran_in = words.ran_in(process)
-    inner = "" if not process.ns_pids or process.ns_pids[-1] == process.pid else f" ({process.ns_pids[-1]} inside)"
-    return f"{words.described(process)}{inner}{f': {memory}' if memory else ''}{f', in {ran_in}' if ran_in else ''}"
+    told = ", ".join(part for part in (words.who(process), words.pid(process), process.comm) if part)
+    return f"{told}{f': {memory}' if memory else ''}{f', in {ran_in}' if ran_in else ''}"
 
 
 def _proof(dossier: Dossier, link: Link) -> Proof:

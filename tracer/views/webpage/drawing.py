@@ -92,7 +92,7 @@ def styles(layers: Sequence[Layer]) -> list[tuple[str, str]]:
     found = []
     counts = {"hot": 0, "process": 0, "group": 0}
     for letter, layer in zip(_LETTERS, layers, strict=False):
-        kind: str = "hot" if {"victim", "culprit"} & set(layer.parts) and counts["hot"] < 2 else layer.kind
+        kind: str = "hot" if {"victim", "subject", "culprit"} & set(layer.parts) and counts["hot"] < 2 else layer.kind
         if kind in counts:
             counts[kind] += 1
             kind = f"{kind}{counts[kind]}"
