@@ -7,6 +7,7 @@ import json
 import os
 import select
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -103,29 +104,38 @@ class Browser:
         return message
 
 
+FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+    "--remote-debugging-pipe",
+)
+
+
 @contextlib.contextmanager
 def opened(program: str) -> Iterator[Browser]:
     """A browser of its own, which is gone afterwards."""
-    ours_out, its_in = os.pipe()[::-1], None
-    into, its_in = ours_out
+    its_in, into = os.pipe()
     out, its_out = os.pipe()
 
     def arrange() -> None:  # it reads commands at 3 and answers at 4
-        os.dup2(its_in, 103)
-        os.dup2(its_out, 104)
-        os.dup2(103, 3)
-        os.dup2(104, 4)
+        spare = [os.dup2(fd, 100 + place) for place, fd in enumerate((its_in, its_out))]
+        os.dup2(spare[0], 3)
+        os.dup2(spare[1], 4)
 
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
-        flags = ("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-                 "--disable-dev-shm-usage", "--hide-scrollbars", "--remote-debugging-pipe", f"--user-data-dir={home}")  # fmt: skip
         child = subprocess.Popen(
-            [program, *flags, "about:blank"],
+            [program, *FLAGS, f"--user-data-dir={home}", "about:blank"],
             preexec_fn=arrange,  # noqa: PLW1509 - nothing else runs in this process
             close_fds=False,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            start_new_session=True,
             env={**os.environ, "HOME": home},
         )
         os.close(its_in)
@@ -133,7 +143,8 @@ def opened(program: str) -> Iterator[Browser]:
         try:
             yield Browser(into, out)
         finally:
-            child.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
             child.wait(timeout=30)
             os.close(into)
             os.close(out)

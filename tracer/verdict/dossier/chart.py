@@ -51,6 +51,7 @@ def charts(case: Case, incident: Incident, at_ns: int | None, parts: Parts) -> t
             epochs=tuple(_epochs(case.story, *span)),
         )
         for place, (span, stack) in enumerate(zip(spans, stacks, strict=True))
+        if any(stack.totals)
     )
 
 

@@ -53,8 +53,8 @@ def course_of(member: Member, kill: Kill | None) -> Course:
         points.append((fork.ts_ns, 0 if spawned else fork.anon_rss_bytes, not spawned))
     points += [(execed.ts_ns, 0, False) for execed in member.execs]
     mark = kill.mark if kill is not None else None
-    if mark is not None:
-        points.append((mark.ts_ns, mark.anon_rss_bytes, True))
+    if mark is not None and kill is not None:
+        points.append((kill.at_ns, mark.anon_rss_bytes, True))
     points += [
         (sample.ts_ns, sample.rss_anon_bytes, True)
         for sample in member.samples
@@ -62,7 +62,7 @@ def course_of(member: Member, kill: Kill | None) -> Course:
         and began_ns <= sample.ts_ns
         and (end_ns is None or sample.ts_ns < end_ns)
         # What the kernel takes from a victim before it ends says nothing of what it held.
-        and (mark is None or sample.ts_ns <= mark.ts_ns)
+        and (mark is None or kill is None or sample.ts_ns < kill.at_ns)
     ]
     if end_ns is not None and points:
         # A victim's memory is taken from it until it is gone; all others have theirs to the end.

@@ -6,12 +6,12 @@ from typing import TypeAlias
 
 import msgspec
 
-from tracer.events import CgroupSample, PressureSample
+from tracer.events import CgroupSample, PressureSample, process_id
 from tracer.units import has_limit
 from tracer.verdict.incident import Case
 from tracer.verdict.mechanisms.filled import Filled, looks_of, looks_of_machine
 from tracer.verdict.mechanisms.holdings import NEXT_LOOK_NS
-from tracer.verdict.model import Incident
+from tracer.verdict.model import Incident, Limit
 
 _MACHINE = frozenset({"host_oom_global", "operator_oom"})
 
@@ -68,8 +68,7 @@ def ground_of(case: Case, incident: Incident, at_ns: int | None) -> Ground:
             return Ground(what="the machine", rest=rest, anonymous=other, looks=tuple(looks), limit_bytes=total)
     limit = incident.limit
     if limit is not None and limit.cgroup is not None:
-        samples = case.story.by(CgroupSample, lambda s: s.path, "path").get(limit.cgroup, ())
-        known = {s.cgroup_id for s in samples if s.cgroup_id is not None}
+        known = _ids(case, incident, limit)
         looks = [look for cgroup_id in sorted(known) for look in looks_of(case.story, cgroup_id)]
         if limit.usage_bytes is not None and at_ns is not None and looks:
             looks.append(_at_the_kill(looks, at_ns, limit.usage_bytes))
@@ -81,6 +80,17 @@ def ground_of(case: Case, incident: Incident, at_ns: int | None) -> Ground:
             )
         return Ground()  # it was not looked at, and the job's own cgroup may not be the one that its processes are in
     return _of_the_job(case)
+
+
+def _ids(case: Case, incident: Incident, limit: Limit) -> set[int]:
+    """Of the cgroup whose limit was hit: as the kernel has it, else by its path."""
+    victim = incident.victim
+    kill = case.kills.of(process_id(victim.pid, victim.start_ns or 0)) if victim is not None else None
+    owners = [level.owner for level in limit.chain]
+    if kill is not None and True in owners and len(kill.levels) == len(owners):
+        return {kill.levels[owners.index(True)].cgroup_id}
+    samples = case.story.by(CgroupSample, lambda s: s.path, "path").get(limit.cgroup, ())
+    return {s.cgroup_id for s in samples if s.cgroup_id is not None}
 
 
 def _at_the_kill(looks: list[Filled], at_ns: int, usage_bytes: int) -> Filled:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processes as layers of a chart: those with most memory and those with a part in it, the others by role."""
 
+import bisect
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
@@ -36,16 +37,22 @@ def own_memory(courses: Sequence[Course], moments_ns: Sequence[int]) -> list[Hel
     """Anonymous memory of each process; pages that a fork shares are those of who forked."""
     table = [course.at(moments_ns) for course in courses]
     members = [course.member for course in courses]
-    own = [list(row) for row in table]
-    forked = [place for place, member in enumerate(members) if member.fork is not None and not member.execs]
+    forked = [(place, m.id) for place, m in enumerate(members) if m.fork is not None and not m.execs]
     if forked:
+        changes = sorted(
+            ns for m in members for ns in (m.began_ns, m.end_ns, *(e.ts_ns for e in m.execs)) if ns is not None
+        )
+        shares: Mapping[ProcessId, int] = {}
+        known = None
         for step, moment in enumerate(moments_ns):
-            there = [member for member in members if is_there(member, moment)]
-            shares = inherited(there)
-            for place in forked:
-                share = shares.get(members[place].id, 0)
-                own[place][step] = max(0, table[place][step] - share)
-    return [Held(id=m.id, values=row, peak=max(row, default=0)) for m, row in zip(members, own, strict=True)]
+            # As long as nobody comes or goes, who shares with whom stays the same.
+            here = bisect.bisect_left(changes, moment), bisect.bisect_right(changes, moment)
+            if here != known:
+                known, shares = here, inherited([member for member in members if is_there(member, moment)])
+            for place, identity in forked:
+                row = table[place]
+                row[step] = max(0, row[step] - shares.get(identity, 0))
+    return [Held(id=m.id, values=row, peak=max(row, default=0)) for m, row in zip(members, table, strict=True)]
 
 
 class Stack:

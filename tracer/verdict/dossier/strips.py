@@ -68,4 +68,4 @@ def _spread(counters: Iterable[Readings], from_ns: int, to_ns: int, *, whole: bo
             first, last = (start - from_ns) / width, (now_ns - from_ns) / width
             for step in range(max(0, int(first)), min(STEPS, int(last) + 1)):
                 steps[step] += rate * max(0.0, min(last, step + 1) - max(first, step))
-    return tuple(round(value, 4) for value in steps)
+    return tuple(round(min(1.0, value) if whole else value, 4) for value in steps)
