@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 TESTS = Path(__file__).parent
-KINDS = ("kernel", "torch", "launchers", "vm")
+KINDS = ("kernel", "torch", "launchers", "vm", "browser")
 REQUIRED = frozenset(filter(None, os.environ.get("OOMTRACE_REQUIRE", "").split(",")))
 NOT_APPLICABLE = "does not apply here: "
 
@@ -27,7 +27,7 @@ settings.load_profile("oomtrace")
 
 
 def kind_of(path: Path) -> str | None:
-    """Kernel, torch, launchers or vm: the folder below tests that a file lies in."""
+    """Kernel, torch, launchers, vm or browser: the folder below tests that a file lies in."""
     parts = path.relative_to(TESTS).parts if path.is_relative_to(TESTS) else ()
     return next((part for part in parts[:1] if part in KINDS), None)
 
