@@ -23,6 +23,7 @@ BREAKS = [
     ("bcc", "sources/live.py", "import bcc"),
     ("bcc", "kernel/session.py", "from bcc import BPF"),
     ("rich", "cli/run.py", "import rich.console"),
+    ("jinja2", "views/document.py", "import jinja2"),
     ("psutil", "job/launch.py", "import psutil"),
     ("shtab", "cli/helping.py", "import shtab"),
     ("pynvml", "sources/gpu.py", "import pynvml"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The C sources reach every kind of installation: they lie outside the package, behind the link tracer/bpf."""
+"""What is no Python reaches every kind of installation: C sources, behind the link tracer/bpf, and templates."""
 
 import os
 import subprocess
@@ -13,6 +13,11 @@ import pytest
 from tests.architecture.checkout import ROOT, copy_to
 
 PARTS = ("tracer", "bpf", "scripts", "pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", ".clang-format")
+TEMPLATES = "tracer/views/webpage/templates"
+ASK_TEMPLATES = (
+    "import importlib.resources as r; "
+    "print(*sorted(p.name for p in (r.files('tracer') / 'views' / 'webpage' / 'templates').iterdir()))"
+)
 ASK = "import importlib.resources as r; print(*sorted(p.name for p in (r.files('tracer') / 'bpf').iterdir()))"
 
 
@@ -67,6 +72,8 @@ def assert_complete(bin_folder: Path) -> None:
     assert "events.h" in shipped
     assert set(c_sources()) <= set(shipped)
     assert (bin_folder / "oomtrace").exists()
+    templates = run(bin_folder / "python", "-I", "-c", ASK_TEMPLATES, cwd=bin_folder).split()
+    assert templates == sorted(path.name for path in (ROOT / TEMPLATES).iterdir())
 
 
 def test_the_link_to_the_c_sources_is_relative():
