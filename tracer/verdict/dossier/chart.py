@@ -4,7 +4,6 @@
 import bisect
 from collections.abc import Iterator, Sequence
 
-from tracer.events import TrainingLine
 from tracer.units import NS_PER_S
 from tracer.verdict.dossier.course import Course, course_of
 from tracer.verdict.dossier.ground import Ground, ground_of
@@ -12,8 +11,8 @@ from tracer.verdict.dossier.layers import Parts, Stack, choose, layers, own_memo
 from tracer.verdict.dossier.model import Chart, Epoch
 from tracer.verdict.dossier.strips import strips
 from tracer.verdict.incident import Case
+from tracer.verdict.marks import Mark, marks_of
 from tracer.verdict.model import Incident
-from tracer.verdict.story import Story
 
 STEPS = 180
 LEAST_END_NS = 2 * NS_PER_S
@@ -37,6 +36,7 @@ def charts(case: Case, incident: Incident, at_ns: int | None, parts: Parts) -> t
     # The same processes have layers of their own, in the same order, in both.
     stacks = [Stack(people, ground, moments) for people, moments in zip(held, times, strict=True)]
     named = choose(stacks, parts)
+    epochs = marks_of(case.story).epochs
     return tuple(
         Chart(
             what=ground.what,
@@ -48,7 +48,7 @@ def charts(case: Case, incident: Incident, at_ns: int | None, parts: Parts) -> t
             totals_bytes=stack.totals,
             limit_bytes=ground.limit_bytes,
             strips=strips(case.story, ground.cgroup_ids, *span),
-            epochs=tuple(_epochs(case.story, *span)),
+            epochs=tuple(_epochs(epochs, *span)),
         )
         for place, (span, stack) in enumerate(zip(spans, stacks, strict=True))
         if any(stack.totals)
@@ -106,15 +106,8 @@ def _moments(ground: Ground, ends: Sequence[int], from_ns: int, to_ns: int, exac
     return tuple(sorted(found))
 
 
-def _epochs(story: Story, from_ns: int, to_ns: int) -> Iterator[Epoch]:
-    """The first line of each, whoever wrote it; only where the numbers rise as time passes."""
-    highest: float | None = None
-    count = 0
-    for line in story.of(TrainingLine):
-        number = line.numbers.get("epoch")
-        if line.about != "progress" or number is None or (highest is not None and number <= highest):
-            continue
-        highest = number
-        if from_ns <= line.ts_ns <= to_ns and count < MOST_EPOCHS:
-            count += 1
-            yield Epoch(at_ns=line.ts_ns, number=int(number))
+def _epochs(marks: Sequence[Mark], from_ns: int, to_ns: int) -> Iterator[Epoch]:
+    """Of very many every so many."""
+    inside = [mark for mark in marks if from_ns <= mark.at_ns <= to_ns]
+    for mark in inside[:: max(1, -(-len(inside) // MOST_EPOCHS))]:
+        yield Epoch(at_ns=mark.at_ns, text=mark.text)

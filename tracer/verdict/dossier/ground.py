@@ -26,7 +26,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     what: str = "the job's processes"
     rest: str = "all else in it: page cache, kernel"
     """What the total has beside what is named."""
-    anonymous: str = "other anonymous memory: copies of pages that forks shared, and others"
+    anonymous: str = "other anonymous memory, such as copies of shared pages"
     """What its anonymous memory is beside that of the job's processes."""
     looks: tuple[Filled, ...] = ()
     """In time order; none: nothing is known but the processes."""
@@ -64,7 +64,7 @@ def ground_of(case: Case, incident: Incident, at_ns: int | None) -> Ground:
         looks = looks_of_machine(case.story)
         total = next((s.mem_total_bytes for s in case.story.of(PressureSample) if s.mem_total_bytes), None)
         if looks:
-            rest, other = "all else on the machine", "other anonymous memory: mostly processes outside the job"
+            rest, other = "all else on the machine", "other anonymous memory, such as that of processes outside the job"
             return Ground(what="the machine", rest=rest, anonymous=other, looks=tuple(looks), limit_bytes=total)
     limit = incident.limit
     if limit is not None and limit.cgroup is not None:

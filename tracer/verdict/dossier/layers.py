@@ -79,17 +79,21 @@ class Stack:
 
 
 def choose(stacks: Sequence[Stack], parts: Parts) -> list[ProcessId]:
-    """Who has a layer of its own, from the ground up: who grew, who was killed, others with a part, those with most."""
+    """Who has a layer of its own, from the ground up: who grew, who was killed, the others as they began.
+
+    Those with a part in it come before those with most memory.
+    """
     peaks: dict[ProcessId, int] = {}
     for stack in stacks:
         for one in stack.held.values():
             if one.peak >= stack.least:
                 peaks[one.id] = max(peaks.get(one.id, 0), one.peak)
-    return sorted(peaks, key=lambda one: _rank(parts.get(one, ()), peaks[one], one))[:MOST_LAYERS]
+    most = sorted(peaks, key=lambda one: (*_part(parts.get(one, ())), one not in parts, -peaks[one], one))[:MOST_LAYERS]
+    return sorted(most, key=lambda one: (*_part(parts.get(one, ())), one.start_tick, one.tgid))
 
 
-def _rank(own: Sequence[Part], peak: int, identity: ProcessId) -> tuple[bool, bool, bool, int, ProcessId]:
-    return "culprit" not in own, not {"victim", "subject"} & set(own), not own, -peak, identity
+def _part(own: Sequence[Part]) -> tuple[bool, bool]:
+    return "culprit" not in own, not {"victim", "subject"} & set(own)
 
 
 def layers(story: Story, stack: Stack, named: Sequence[ProcessId], parts: Parts) -> list[Layer]:

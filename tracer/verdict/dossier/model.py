@@ -42,10 +42,11 @@ class Strip(Struct, frozen=True, kw_only=True):
 
 
 class Epoch(Struct, frozen=True, kw_only=True):
-    """Where the job's log says that an epoch began."""
+    """Where an epoch is known to have been reached, by the job's log, or by DataLoader workers that begin anew."""
 
     at_ns: int
-    number: int
+    text: str
+    """`epoch 3`, `DataLoader workers, start 2`."""
 
 
 class Chart(Struct, frozen=True, kw_only=True):

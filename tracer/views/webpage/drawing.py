@@ -18,6 +18,8 @@ _TIME_STEPS_S = (
 )  # fmt: skip
 _LETTERS = "ABCDEFGHIJKL"
 _LEAST_LETTER_PX = 13
+_EPOCH_PX = 88
+"""Least distance of two names of epochs."""
 _WIDE_SHARE = 0.6
 """Of a layer's thickest place: its letter stands in the middle of all that are so thick."""
 _FAR_LIMIT = 0.45
@@ -231,10 +233,10 @@ def _epochs(plot: _Plot) -> Iterator[Tick]:
     last = float("-inf")
     for epoch in plot.chart.epochs:
         at = plot.x(epoch.at_ns)
-        named = at - last >= 56
+        named = at - last >= _EPOCH_PX
         if named:
             last = at
-        yield Tick(at, f"epoch {epoch.number}" if named else "")
+        yield Tick(at, epoch.text.replace("DataLoader workers, ", "workers, ") if named else "")
 
 
 def _ribbon(plot: _Plot, strip: Strip, place: int) -> Ribbon:

@@ -81,13 +81,13 @@ def test_marks_that_would_hide_each_other_are_one_and_the_decisive_one_gives_its
 
 
 def test_names_of_epochs_do_not_run_into_each_other():
-    epochs = tuple(Epoch(at_ns=n * NS_PER_S // 10, number=n) for n in range(100))
+    epochs = tuple(Epoch(at_ns=n * NS_PER_S // 10, text=f"epoch {n}") for n in range(100))
 
     drawn = draw(chart([1] * 5, epochs=epochs), WIDE, None, [])
     named = [tick.at for tick in drawn.epochs if tick.text]
 
     assert len(drawn.epochs) == 100
-    assert min(b - a for a, b in itertools.pairwise(named)) >= 56
+    assert min(b - a for a, b in itertools.pairwise(named)) >= 88
 
 
 def test_strips_stand_below_the_plot():
