@@ -16,14 +16,14 @@ PAGES = {
     "cut-off": cut_off,
     "many": lambda: many_processes(300),
     "hostile": lambda: killed(comm="<b onload=x>\u202e\x00" + "W" * 3000, line="</pre><script>1</script>" + "x" * 3000),
-    **{name: REAL[name] for name in ("worker_cache-killed", "6.12-storm-50", "6.12-hostile-names", "6.12-exit-137")},
+    **{name: REAL[name] for name in ("worker_cache-killed", "6.12-storm-50", "6.12-hostile-names", "6.12-lockdown")},
 }
 SCREENS = [(360, False), (800, True), (1400, False)]
 OPEN_ALL = "document.querySelectorAll('details').forEach(one => { one.open = true })"
 RUN_AXE = """axe.run(document, {resultTypes: ['violations']}).then(found => JSON.stringify(
     found.violations.map(one => [one.id, one.nodes.map(node => node.html.slice(0, 160))])))"""
 OVERFLOWING = """[...document.querySelectorAll('body *')].filter(one => !one.closest('.scroll, .hidden')
-    && one.getBoundingClientRect().right > innerWidth + 1).map(one => one.outerHTML.slice(0, 120))"""
+    && one.getBoundingClientRect().right > document.documentElement.clientWidth + 1).map(one => one.outerHTML.slice(0, 120))"""
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -38,7 +38,7 @@ def test_nothing_runs_over_the_edge_and_the_browser_has_nothing_to_say(browser, 
         assert browser.said == []
 
 
-@pytest.mark.parametrize("name", ["killed", "clean", "hostile", "worker_cache-killed", "6.12-exit-137"])
+@pytest.mark.parametrize("name", ["killed", "clean", "hostile", "worker_cache-killed", "6.12-lockdown"])
 def test_axe_finds_nothing(browser, axe, page, name):
     path = page(name, rendered(PAGES[name]()))
     for width, dark in ((360, True), (1400, False)):
