@@ -23,7 +23,8 @@ OPEN_ALL = "document.querySelectorAll('details').forEach(one => { one.open = tru
 RUN_AXE = """axe.run(document, {resultTypes: ['violations']}).then(found => JSON.stringify(
     found.violations.map(one => [one.id, one.nodes.map(node => node.html.slice(0, 160))])))"""
 OVERFLOWING = """[...document.querySelectorAll('body *')].filter(one => !one.closest('.scroll, .hidden')
-    && one.getBoundingClientRect().right > document.documentElement.clientWidth + 1).map(one => one.outerHTML.slice(0, 120))"""
+    && one.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
+    .map(one => one.outerHTML.slice(0, 120))"""
 
 
 @pytest.mark.parametrize("name", PAGES)
