@@ -46,6 +46,7 @@ def charts(case: Case, incident: Incident, at_ns: int | None, parts: Parts) -> t
             moments_ns=stack.moments_ns,
             layers=tuple(layers(case.story, stack, named, parts)),
             totals_bytes=stack.totals,
+            beyond_bytes=stack.beyond_bytes,
             limit_bytes=ground.limit_bytes,
             strips=strips(case.story, ground.cgroup_ids, *span),
             epochs=tuple(_epochs(epochs, *span)),

@@ -20,6 +20,8 @@ MOST_GROUPS = 2
 """Roles whose others stand together; the others of all roles are one more."""
 LEAST_SHARE = 0.01
 """Of the highest total: a process that never had so much is one of the others, whatever its part."""
+BEYOND_SHARE = 0.85
+"""Of the moments of a chart: at the others processes come to at least so much more than the whole."""
 _ROLE_NAMES = {"dataloader_worker": "DataLoader workers", "rank": "ranks"}
 
 Parts = Mapping[ProcessId, tuple[Part, ...]]
@@ -75,6 +77,9 @@ class Stack:
         self.totals = tuple(
             max(look[0] if look is not None else 0, sum_) for look, sum_ in zip(self.looks, used, strict=True)
         )
+        more = sorted(sum_ - look[0] for look, sum_ in zip(self.looks, used, strict=True) if look is not None)
+        # Just before a process is seen to end its memory may be gone already: a few moments mean nothing.
+        self.beyond_bytes = max(0, more[round(BEYOND_SHARE * (len(more) - 1))]) if more else 0
         self.least = max(1, LEAST_SHARE * max(self.totals, default=0))
 
 

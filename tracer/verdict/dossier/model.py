@@ -63,6 +63,8 @@ class Chart(Struct, frozen=True, kw_only=True):
     layers: tuple[Layer, ...]
     totals_bytes: tuple[int, ...]
     """The sum of all layers; where usage was read that is it, unless what was read of processes came to more."""
+    beyond_bytes: int = 0
+    """By how much what was read of processes came to more than what was read of the whole, for a part of the time."""
     limit_bytes: int | None = None
     strips: tuple[Strip, ...] = ()
     epochs: tuple[Epoch, ...] = ()

@@ -4,7 +4,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tracer.units import MIB, NS_PER_S, format_bytes
+from tracer.units import MIB, format_bytes
 from tracer.verdict import words
 from tracer.verdict.dossier.model import Chart, Dossier, Exhibit, Layer, Part, Person
 from tracer.verdict.mechanisms.model import Part as Share
@@ -21,6 +21,7 @@ MOST_OTHERS = 10
 """Incidents beside the primary one that are told with their proof; those that follow have a line each."""
 MOST_LINES = 90
 TABLE_ROWS = 24
+_BEYOND_SHARE = 0.05
 _LEAST_SHARE_BYTES = 64 * 1024
 
 STATES: Mapping[Status, tuple[str, str]] = {
@@ -87,6 +88,8 @@ class Plate:
     drawings: tuple[Drawing, ...]
     keys: tuple[Key, ...]
     rows: tuple[tuple[str, str, tuple[str, ...]], ...]
+    beyond: bool
+    """Its layers come to clearly more than the whole."""
 
 
 @dataclass(frozen=True)
@@ -293,6 +296,7 @@ def _plate(dossier: Dossier, chart: Chart, numbered: Sequence[Numbered]) -> Plat
         drawings=tuple(draw(chart, size, at_ns, numbered) for size in (WIDE, NARROW)),
         keys=tuple(keys),
         rows=tuple(_table(dossier, chart, at)),
+        beyond=chart.beyond_bytes > _BEYOND_SHARE * max(chart.totals_bytes),
     )
 
 
@@ -307,14 +311,3 @@ def _table(dossier: Dossier, chart: Chart, at: int | None) -> Iterator[tuple[str
         ns = chart.moments_ns[place]
         sizes = (*(layer.values_bytes[place] for layer in chart.layers), chart.totals_bytes[place])
         yield words.offset(ns - zero_ns), clock(dossier, ns), tuple(map(format_bytes, sizes))
-
-
-def day(dossier: Dossier) -> str:
-    """The date that times of the page are of."""
-    first = next(iter(dossier.utc.values()), "")
-    return first[:10]
-
-
-def seconds(ns: int) -> float:
-    """Of a span."""
-    return ns / NS_PER_S

@@ -202,6 +202,21 @@ def replace_path(event: CgroupSample) -> CgroupSample:
     return msgspec.structs.replace(event, path="/elsewhere", cgroup_id=5)
 
 
+def test_processes_that_come_to_more_than_the_whole_are_said_to():
+    scene = filled()
+    for pid in WORKERS:
+        scene.sample(pid, 700)
+    for step in range(6):
+        scene.pass_time(NS_PER_S)
+        look(scene, 300 + step)
+
+    one = dossier_of(scene.finish(0)).charts[0]
+
+    assert one.beyond_bytes > 2 * GIB
+    assert one.layers[-1].kind == "rest"
+    assert min(one.layers[-1].values_bytes) == 0
+
+
 def test_a_machine_that_ran_out_is_charted_as_a_machine():
     capture = next(one for one in captures() if one.name == "global-swap")
 
