@@ -62,6 +62,7 @@ from tracer.events.machine import (
     CgroupSample,
     KernelStack,
     PressureSample,
+    ProcessLimits,
     ProcessLooked,
     ProcessSample,
     ProcessSeen,
@@ -84,6 +85,7 @@ from tracer.events.run import (
     JobStarted,
     Losses,
     Note,
+    OutputWatched,
     PidsOfProc,
     ProcessGone,
     TracerCost,
@@ -128,6 +130,7 @@ AnyEvent = (
     | Losses
     | TracerCost
     | Note
+    | OutputWatched
     | OomMark
     | OomLevel
     | SignalSent
@@ -234,6 +237,7 @@ __all__ = [
     "OomLevel",
     "OomMark",
     "OomStack",
+    "OutputWatched",
     "Passage",
     "PidsOfProc",
     "PressureSample",
@@ -243,6 +247,7 @@ __all__ = [
     "ProcessForked",
     "ProcessGone",
     "ProcessId",
+    "ProcessLimits",
     "ProcessLooked",
     "ProcessOrphaned",
     "ProcessSample",

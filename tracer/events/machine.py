@@ -13,6 +13,15 @@ SHM = "/dev/shm"  # noqa: S108 - a name, and no file of ours
 """Where glibc's shm_open() and PyTorch put their files."""
 
 
+class ProcessLimits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Soft limits of /proc/PID/limits beyond which memory is refused; `units.NO_LIMIT_BYTES`: none. `None`: unknown."""
+
+    address_bytes: int | None = None
+    """RLIMIT_AS, `ulimit -v`: all that is mapped."""
+    data_bytes: int | None = None
+    """RLIMIT_DATA, `ulimit -d`: what is private and writable."""
+
+
 class ProcessSeen(Event, frozen=True, kw_only=True, gc=False):
     """A process of the tree at first sight and again after an exec; what dies with it is kept here."""
 
@@ -38,6 +47,7 @@ class ProcessSeen(Event, frozen=True, kw_only=True, gc=False):
     """kernfs id = inode of that directory: what the kernel records call `cgroup_id`."""
     foreign_user_ns: bool | None = None
     """Whether its user namespace is another one than the tracer's: there anybody may have mounted what they like."""
+    limits: ProcessLimits | None = None
 
 
 class SeenProgram(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -79,6 +89,8 @@ class ProcessLooked(Event, frozen=True, kw_only=True, gc=False):
     """GPUs that it has open: `nvidia0`, ...; `None`: not readable."""
     threads: tuple[str, ...] | None = None
     """Names that PyTorch gives to threads (`pt_data_pin`, ...), once each; `None`: not readable."""
+    limits: ProcessLimits | None = None
+    """A program may set these for itself."""
 
 
 class ProcessSample(Event, frozen=True, kw_only=True, gc=False):
@@ -94,6 +106,8 @@ class ProcessSample(Event, frozen=True, kw_only=True, gc=False):
     swap_bytes: int | None = None
     code_bytes: int | None = None
     """VmExe and VmLib: as long as it stays the same, no library was loaded."""
+    peak_mapped_bytes: int | None = None
+    """VmPeak: the most that it had mapped so far, touched or not. It stays when that is given back."""
     state: str | None = None
     """One letter: R S D Z T ..."""
     exit_status: int | None = None
@@ -155,6 +169,11 @@ class PressureSample(Event, frozen=True, kw_only=True, gc=False):
     percpu_bytes: int | None = None
     vmalloc_bytes: int | None = None
     hugetlb_bytes: int | None = None
+    overcommit: int | None = None
+    """vm.overcommit_memory: 0 refuses what can never be there, 1 nothing, 2 whatever goes beyond CommitLimit."""
+    commit_limit_bytes: int | None = None
+    """Only where `overcommit` is 2; so is `committed_bytes`."""
+    committed_bytes: int | None = None
     psi_some_avg10: float | None = None
     """Percent of the last 10 s in which some task waited for memory."""
     psi_full_avg10: float | None = None

@@ -170,6 +170,10 @@ class TracerCost(Event, frozen=True, kw_only=True, gc=False):
     scans: int = 0
 
 
+class OutputWatched(Event, frozen=True, kw_only=True, gc=False):
+    """What the job writes is read from here on: what it then does not say it has not said, or too fast (a note)."""
+
+
 class Note(Event, frozen=True, kw_only=True, gc=False):
     """Something a reader of the verdict should know: ends up among the caveats."""
 

@@ -34,11 +34,13 @@ from tracer.pipeline.looks import Looks
 from tracer.pipeline.members import Member, Members
 from tracer.pipeline.ports import Processes
 from tracer.pipeline.senders import Senders
-from tracer.units import NS_PER_MS
+from tracer.units import NS_PER_MS, NS_PER_S
 
 LOOK_AFTER_FORK_NS = 100 * NS_PER_MS
 """Until then a forked process is the image of its parent: most begin another program or are gone by
 then, and a worker has given itself its name. One that begins a program is looked at once it has."""
+
+MOST_AGAIN = 256
 
 
 class Inspection:
@@ -57,6 +59,7 @@ class Inspection:
         self._looks = Looks()
         self._found: dict[ProcessId, Member] = {}
         """Who is to be looked at for the first time at the next tick."""
+        self._again_ns = -NS_PER_S
         self._first: dict[ProcessId, tuple[int, Member]] = {}
         """Who is some time after its fork, unless a program begins before: when, and at whom; in order of that time."""
         self._unseen: set[ProcessId] = set()
@@ -123,6 +126,13 @@ class Inspection:
     def unseen(self) -> frozenset[ProcessId]:
         """Whose first look has not come to an end."""
         return frozenset(self._unseen).union(self._found)
+
+    def look_again(self, now_ns: int) -> None:
+        """Look at all now, at most once a second: something may have to do with what they set up for themselves."""
+        if now_ns - self._again_ns >= NS_PER_S and len(self._members) <= MOST_AGAIN:
+            self._again_ns = now_ns
+            for member in self._members:
+                self._submit(member, self._processes.looked)
 
     def due_ns(self) -> int | None:
         """When `tick` is to be called next; `None`: nothing is to come."""

@@ -27,8 +27,22 @@ WAIT_S = 0.05
 class Output:
     """Reads what the copier has read."""
 
-    def __init__(self, tee: Tee, journal: Journal, resized: Callable[[], object]) -> None:
-        """`resized` is called when the job's terminal has got another size: nobody else tells the job."""
+    def __init__(
+        self,
+        tee: Tee,
+        journal: Journal,
+        resized: Callable[[], object],
+        told: Callable[[TrainingLine], object] = lambda _: None,
+    ) -> None:
+        """What it reads it records.
+
+        Args:
+            tee: where to read.
+            journal: where to.
+            resized: called when the job's terminal has got another size: nobody else tells the job.
+            told: called with each line that is recorded.
+        """
+        self._told = told
         self._tee = tee
         self._journal = journal
         self._resized = resized
@@ -118,4 +132,8 @@ class Output:
 
     def _record(self, lines: list[TrainingLine]) -> None:
         for line in self._thinning.take(lines):
-            self._journal.append(line)
+            self._append(line)
+
+    def _append(self, line: TrainingLine) -> None:
+        self._journal.append(line)
+        self._told(line)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tracer.errors import CgroupUnavailable, OomtraceError
-from tracer.events import JobEnded, JobStarted
+from tracer.events import JobEnded, JobStarted, OutputWatched
 from tracer.job.cgroup import JobCgroup
 from tracer.job.control import JobControl
 from tracer.job.identity import Caller
@@ -125,8 +125,9 @@ class Pipeline:
             tee.close()
             raise
         tee.let_go()
-        self._output = Output(tee, self._journal, lambda: job.signal(signal.SIGWINCH))
+        self._output = Output(tee, self._journal, lambda: job.signal(signal.SIGWINCH), self._watch.told)
         self._watch.more_readers += self._output.readers()
+        self._journal.append(OutputWatched(ts_ns=time.monotonic_ns(), source="tracer"))
         return job
 
     def _outcome(self, job: Job) -> Outcome:

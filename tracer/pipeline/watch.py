@@ -23,6 +23,7 @@ from tracer.events import (
     ProcessId,
     ProcessSeen,
     SignalSent,
+    TrainingLine,
     process_id,
 )
 from tracer.pipeline.clocks import clock_now, cost_now
@@ -41,6 +42,8 @@ from tracer.units import NS_PER_MS, NS_PER_S
 MAX_READS = 256
 CLOCK_NS = 10 * NS_PER_S
 PENDING_NS = 20 * NS_PER_MS
+REFUSED = frozenset({"host_alloc", "shm", "worker_raised"})
+"""Lines (`TrainingLine.about`) that a process writes which was refused memory."""
 
 
 class Watch:
@@ -132,6 +135,13 @@ class Watch:
             self._losses.missed(event)
         elif isinstance(event, OomMark | LoggedKill):
             self._calibrate(event)
+
+    def told(self, line: TrainingLine) -> None:
+        """The job wrote that memory was refused: who reached which limit can be seen now, and soon not any more."""
+        if line.about in REFUSED:
+            now_ns = time.monotonic_ns()
+            self.sampler.at_mark(now_ns, ours=True)
+            self.inspection.look_again(now_ns)
 
     def due_ns(self) -> int:
         """When `tick` is to be called next."""

@@ -9,12 +9,16 @@ from tracer.events import PressureSample, VmstatSample
 from tracer.pseudofiles import read_bytes
 from tracer.sources.procfs import read_keys
 
+STRICT = 2
+"""vm.overcommit_memory: what is promised is counted. Else it changes all the time, and nothing depends on it."""
 _PSI = re.compile(rb"^(some|full) avg10=(\d{1,3}\.\d{1,4}) .*total=(\d{1,18})$", re.MULTILINE)
 
 
 def read_pressure(proc_root: str = "/proc", *, clock: Callable[[], int] = time.monotonic_ns) -> PressureSample:
     """The machine now. A kernel without PSI, or with it switched off, leaves those fields `None`."""
     meminfo = read_keys(f"{proc_root}/meminfo") or {}
+    mode = (read_bytes(f"{proc_root}/sys/vm/overcommit_memory") or b"").strip()
+    overcommit = int(mode) if mode in {b"0", b"1", b"2"} else None
     psi = read_psi(f"{proc_root}/pressure/memory")
     none = (None, None)
     return PressureSample(
@@ -35,6 +39,9 @@ def read_pressure(proc_root: str = "/proc", *, clock: Callable[[], int] = time.m
         percpu_bytes=meminfo.get("Percpu"),
         vmalloc_bytes=meminfo.get("VmallocUsed"),
         hugetlb_bytes=meminfo.get("Hugetlb"),
+        overcommit=overcommit,
+        commit_limit_bytes=meminfo.get("CommitLimit") if overcommit == STRICT else None,
+        committed_bytes=meminfo.get("Committed_AS") if overcommit == STRICT else None,
         psi_some_avg10=psi.get("some", none)[0],
         psi_full_avg10=psi.get("full", none)[0],
         psi_some_total_us=psi.get("some", none)[1],

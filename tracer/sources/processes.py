@@ -26,6 +26,7 @@ from tracer.sources.procfs import (
     is_foreign_user_ns,
     read_devices,
     read_exe,
+    read_limits,
     read_stat,
     read_status,
     read_table,
@@ -68,6 +69,7 @@ class ProcessSource:
         cgroup = self._cgroups.memory_cgroup_of(tgid)
         cgroup_id = None if cgroup is None else self._cgroups.cgroup_id(cgroup)
         foreign = is_foreign_user_ns(self._proc_root, tgid)
+        limits = read_limits(self._proc_root, tgid)
         parent = read_stat(self._proc_root, before.parent_tgid)
         after = read_stat(self._proc_root, tgid)
         if after is None or after.start_tick != before.start_tick:
@@ -91,6 +93,7 @@ class ProcessSource:
             cgroup=None if cgroup is None else text_of(os.fsencode(cgroup)),
             cgroup_id=cgroup_id,
             foreign_user_ns=foreign,
+            limits=limits,
         )
 
     def looked(self, tgid: int) -> ProcessLooked | None:
@@ -102,6 +105,7 @@ class ProcessSource:
         environ = read_late_environ(self._proc_root, tgid, ALLOWED_NAMES)
         devices = read_devices(self._proc_root, tgid)
         threads = read_thread_names(self._proc_root, tgid)
+        limits = read_limits(self._proc_root, tgid)
         after = read_stat(self._proc_root, tgid)
         if after is None or after.start_tick != before.start_tick:
             return None
@@ -115,6 +119,7 @@ class ProcessSource:
             environ=None if environ is None else allowed(environ),
             devices=devices,
             threads=threads,
+            limits=limits,
         )
 
     def sample(self, tgid: int, start_ns: int) -> ProcessSample | None:
@@ -179,6 +184,7 @@ def _sample(status: Status, stat: Stat, tgid: int, now_ns: int) -> ProcessSample
         rss_shmem_bytes=status.rss_shmem_bytes,
         swap_bytes=status.swap_bytes,
         code_bytes=status.code_bytes,
+        peak_mapped_bytes=status.peak_mapped_bytes,
         state=status.state,
         exit_status=stat.exit_status,
     )

@@ -9,9 +9,10 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tracer.events import ProcessLimits
 from tracer.events.signals import PF_KTHREAD
 from tracer.pseudofiles import read_bytes
-from tracer.units import KIB, TICK_NS
+from tracer.units import KIB, NO_LIMIT_BYTES, TICK_NS
 
 _STAT_BYTES = 4096
 _STAT_FIELDS = 50
@@ -72,6 +73,8 @@ class Status:
     """VmExe and VmLib."""
     caught: int | None = None
     """SigCgt: bit N-1 for signal N."""
+    peak_mapped_bytes: int | None = None
+    """VmPeak."""
 
 
 def read_exe(root: str, tgid: int) -> str | None:
@@ -169,7 +172,21 @@ def read_status(proc_root: str, pid: int | str) -> Status | None:
         swap_bytes=_kib(_word(lines, b"VmSwap")),
         code_bytes=_sum(_kib(_word(lines, b"VmExe")), _kib(_word(lines, b"VmLib"))),
         caught=_mask(_word(lines, b"SigCgt")),
+        peak_mapped_bytes=_kib(_word(lines, b"VmPeak")),
     )
+
+
+def read_limits(proc_root: str, pid: int) -> ProcessLimits | None:
+    """What /proc/PID/limits has of memory; `None`: gone, or not allowed to look."""
+    raw = read_bytes(f"{proc_root}/{pid}/limits")
+    if not raw:
+        return None
+    # Names have single spaces in them, columns stand further apart.
+    rows = (re.split(rb" {2,}", line) for line in raw.split(b"\n"))
+    soft = {row[0]: row[1] for row in rows if len(row) > 1}
+    bounds = (soft.get(name) for name in (b"Max address space", b"Max data size"))
+    address, data = (NO_LIMIT_BYTES if word == b"unlimited" else _int(word) for word in bounds)
+    return ProcessLimits(address_bytes=address, data_bytes=data)
 
 
 def read_devices(proc_root: str, pid: int) -> tuple[str, ...] | None:

@@ -42,7 +42,7 @@ def _finding(case: Case, refusal: Refusal) -> Finding:
         _host_memory(case, refusal) if on_host else _device_full(case, refusal),
         belongs(story, refusal.id),
         ended_link(death, status, statement),
-        _not_killed(case, death),
+        not_killed(case, death),
     )
     sure = strength(links, doubts)
     cause: Cause = "pinned_host_memory" if on_host else "cuda_oom"
@@ -177,7 +177,8 @@ def ended_link(death: Death, status: Status, statement: str) -> Link:
     )
 
 
-def _not_killed(case: Case, death: Death) -> Link:
+def not_killed(case: Case, death: Death) -> Link:
+    """Link 5."""
     name = "nobody killed it"
     if death.exit is None or not case.story.watched("mark_victim", "signal_generate"):
         statement = "OOM kills and signals were not watched in full"

@@ -12,20 +12,18 @@ from tracer.units import format_bytes, format_duration
 from tracer.verdict import people
 from tracer.verdict.cuda import document
 from tracer.verdict.cuda.link import device_calls
-from tracer.verdict.cuda.refusals import AT_ONCE_NS, SOON_NS
+from tracer.verdict.cuda.refusals import AT_ONCE_NS
 from tracer.verdict.deaths import Death
-from tracer.verdict.incident import TRAINING_ROLES, Case, Finding, belongs, doubt_caveats, strength
+from tracer.verdict.incident import Case, Finding, belongs, doubt_caveats, strength
 from tracer.verdict.model import Cause, Incident, Link, Status
 from tracer.verdict.rules.cuda_oom import SURE, ended_link
-from tracer.verdict.said import writer
+from tracer.verdict.spoken import is_anyones, went_on, whose
 
 CAUSES: dict[str, Cause] = {
     "device_oom": "cuda_oom",
     "cuda_error": "cuda_oom",
     "pinned_alloc": "pinned_host_memory",
 }
-LAG_NS = 250_000_000
-"""A line may be read this long after its writer had exited."""
 
 
 def find(case: Case, known: set[ProcessId]) -> Iterable[Finding]:
@@ -38,43 +36,11 @@ def find(case: Case, known: set[ProcessId]) -> Iterable[Finding]:
     for line in case.said.lines:
         if line.about not in CAUSES:
             continue
-        death = _whose(case, line)
+        death = whose(case, line)
         if death is None or death.id in told | known:
             continue
         told.add(death.id)
         yield _finding(case, line, death)
-
-
-def _whose(case: Case, line: TrainingLine) -> Death | None:
-    """Who exited of itself soon after: the process or the rank that wrote it, else the first with a part in it."""
-    after = [d for d in case.deaths if d.code and -LAG_NS <= d.at_ns - line.ts_ns <= SOON_NS]
-    wrote = writer(line)
-    if wrote is not None:
-        return next((d for d in after if d.id == wrote), None)
-    for death in after:
-        role = case.story.roles.get(death.id)
-        if line.rank is not None and (role is None or role.name != "rank" or role.rank != line.rank):
-            continue
-        if (role is not None and role.name in TRAINING_ROLES - {"launcher"}) or _is_command(case, death.id):
-            return death
-    return None
-
-
-def _is_anyones(case: Case, line: TrainingLine, death: Death) -> bool:
-    """Whether the line names nobody, and another process that trains may have written it."""
-    if writer(line) is not None or line.rank is not None:
-        return False
-    tree = case.story.tree
-    others = (i for i, role in case.story.roles.items() if role.name == "rank" and i != death.id)
-    return any(not tree.is_ancestor(i, death.id) and not tree.is_ancestor(death.id, i) for i in others)
-
-
-def _is_command(case: Case, identity: ProcessId) -> bool:
-    """The job itself, or the command of a shell that is, where there is no training role."""
-    member, role = case.story.tree.members.get(identity), case.story.roles.get(identity)
-    if member is None or (role is not None and role.name != "job"):
-        return False
-    return identity in case.story.tree.roots or member.parent in case.story.tree.roots
 
 
 def _finding(case: Case, line: TrainingLine, death: Death) -> Finding:
@@ -87,7 +53,7 @@ def _finding(case: Case, line: TrainingLine, death: Death) -> Finding:
         ended_link(death, "not_observed", _ended_text(case, line, death)),
     )
     sure = strength(links, ("a text is no proof",))
-    if _open(line) or _went_on(case, line, death) or _is_anyones(case, line, death):
+    if _open(line) or went_on(case, line, death) or is_anyones(case, line, death):
         sure = "possible"
     what = "out of GPU memory" if cause == "cuda_oom" else "pinned host memory was refused"
     text = f"{SURE[sure]}{'out of memory in CUDA' if _open(line) else what}, by the words of its own log"
@@ -118,7 +84,7 @@ def _open(line: TrainingLine) -> bool:
 
 def _refused(case: Case, line: TrainingLine, death: Death) -> Link:
     status, why = _why_no_failure(case, line, death)
-    whose = "a line of the job that does not say whose" if _is_anyones(case, line, death) else "its log"
+    whose = "a line of the job that does not say whose" if is_anyones(case, line, death) else "its log"
     return Link(
         link=1,
         name="CUDA refused it",
@@ -165,10 +131,6 @@ def _figures(line: TrainingLine) -> Link:
 def _ended_text(case: Case, line: TrainingLine, death: Death) -> str:
     after_ns = max(death.at_ns - line.ts_ns, 0)
     text = f"{death.status} {format_duration(after_ns)} later"
-    if _went_on(case, line, death):
+    if went_on(case, line, death):
         return f"{text}, but a step was told in between"
     return f"{text}: that it was because of this is likely" if after_ns <= AT_ONCE_NS else text
-
-
-def _went_on(case: Case, line: TrainingLine, death: Death) -> bool:
-    return any(one.about == "progress" and line.ts_ns < one.ts_ns < death.at_ns for one in case.said.lines)
