@@ -14,7 +14,7 @@ from tracer.verdict.windows import SOON_NS
 
 REPEATED_NS = 5 * NS_PER_S
 """A shell that exits with 128 + the signal of its last command does so within this."""
-REFUSED = frozenset({"shm_exhausted", "cuda_oom", "pinned_host_memory"})
+REFUSED = frozenset({"shm_exhausted", "cuda_oom", "pinned_host_memory", "host_allocation_failed"})
 """Memory of another kind that a process could not do without."""
 
 

@@ -14,9 +14,20 @@ from tracer.verdict.first import first_failure
 from tracer.verdict.incident import Case, Finding
 from tracer.verdict.model import Collateral, Job, Report, Verdict
 from tracer.verdict.reconcile import caveats
-from tracer.verdict.rules import counted, cuda_oom, cuda_said, exited, host_oom, signals, sigterm, stall
+from tracer.verdict.rules import (
+    counted,
+    cuda_oom,
+    cuda_said,
+    exited,
+    host_oom,
+    refused as of_host,
+    signals,
+    sigterm,
+    stall,
+)
 from tracer.verdict.story import Story
 from tracer.verdict.timeline import build
+from tracer.verdict.verify import filled_in, until_an_epoch
 
 MAX_CAVEATS = 30
 
@@ -41,8 +52,9 @@ def judge_case(case: Case, *, recording: str | None = None) -> Report:
     refused = list(cuda_oom.find(case))
     known = {one.ids[0] for one in refused} | set(case.kills.by_id)
     refused += cuda_said.find(case, known | meant)
-    of_cuda = {finding.ids[0] for finding in refused}  # an exception that nobody caught ends by SIGABRT
-    ended = [f for f in (*ended, *sigterm.find(case)) if not set(f.ids) <= of_cuda]
+    refused += of_host.find(case, known | meant | {one.ids[0] for one in refused})
+    not_had = {finding.ids[0] for finding in refused}  # an exception that nobody caught ends by SIGABRT
+    ended = [f for f in (*ended, *sigterm.find(case)) if not set(f.ids) <= not_had]
     findings = sorted([*host_oom.find(case), *counts, *refused, *ended], key=lambda f: (f.at_ns, f.ids))
     stalls = list(stall.find(case))
     failed = Failures(case)
@@ -60,7 +72,7 @@ def judge_case(case: Case, *, recording: str | None = None) -> Report:
     ordered = sorted([told, *others], key=lambda f: (f.at_ns, f.ids))
     verdict = Verdict(
         primary=ordered.index(told),
-        incidents=tuple(f.incident for f in ordered),
+        incidents=tuple(filled_in(f.incident, until_an_epoch(case, recording)) for f in ordered),
         job=_job(case),
         caveats=_caveats(case, ordered, told.at_ns),
         watched_by=case.story.watched_by,

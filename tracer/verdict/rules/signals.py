@@ -11,7 +11,9 @@ from tracer.verdict.counters import counts_were_read, rises
 from tracer.verdict.deaths import Death, signal_name
 from tracer.verdict.incident import Case, Finding, belongs, doubt_caveats, said_otherwise, said_too, strength
 from tracer.verdict.kills import is_kernel_kill_signal
-from tracer.verdict.model import Cause, Incident, Link, Rung, Sender, Status
+from tracer.verdict.model import Cause, Incident, Link, Remedy, Rung, Sender, Status
+from tracer.verdict.refused.remedies import of_shared_memory
+from tracer.verdict.refused.rooms import Room
 from tracer.verdict.shm import may_have_run_full, ran_full
 
 SIGNAL_HOOK = "signal_generate"
@@ -57,6 +59,7 @@ def _finding(case: Case, death: Death) -> Finding:
         sender=sent_by,
         signal=death.signal,
         proof=links,
+        remedies=_remedies(case, death) if cause == "shm_exhausted" else (),
         caveats=tuple(caveats),
     )
     inside = sent_by is not None and sent_by.kind in {"launcher", "job"}
@@ -205,6 +208,15 @@ def _no_room(case: Case, death: Death) -> Link:
         evidence=(full.sample.seq,),
         rung="proc",
     )
+
+
+def _remedies(case: Case, death: Death) -> tuple[Remedy, ...]:
+    full = ran_full(case.story, death)
+    if full is None or full.fill.mount_point != SHM:
+        return ()
+    workers = sum(role.name == "dataloader_worker" for role in case.story.roles.values())
+    seen = Room(fill=full.fill, sample=full.sample, statement=full.statement)
+    return of_shared_memory(seen, people.process(case.story, death.id).place, workers)
 
 
 def _is_another_tmpfs(case: Case, death: Death, cause: Cause) -> bool:
