@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to change for each mechanism, with the numbers of the run put in. How to see that it helped stands with each."""
+"""What to change for each mechanism, with the numbers of the run put in. That it helped is seen by comparing runs."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -7,10 +7,10 @@ from tracer.units import GIB, MIB, format_bytes
 from tracer.verdict.mechanisms.evidence import Evidence
 from tracer.verdict.mechanisms.named import Named, count
 from tracer.verdict.model import Remedy
+from tracer.verdict.verify import AGAIN
 
 DEFAULT_PREFETCH = 2
 """prefetch_factor of a DataLoader that names none."""
-AGAIN = "run it again under oomtrace and look at {}"
 ROOM = 0.15
 """To be left between what a job needs and its limit."""
 Advice = Callable[[Evidence], Iterable[Remedy]]
@@ -20,10 +20,6 @@ def remedies(named: Named, evidence: Evidence) -> tuple[Remedy, ...]:
     """Of the mechanism that is named first; of the others what tells them apart comes first."""
     advice = ADVICE.get(named.name)
     return tuple(advice(evidence)) if advice is not None else ()
-
-
-def _again(what: str) -> str:
-    return AGAIN.format(what)
 
 
 def _workers(evidence: Evidence) -> int:
@@ -41,13 +37,13 @@ def _cow(evidence: Evidence) -> Iterable[Remedy]:
         why="reading a Python object writes its reference count, and so copies the page that it lies in; an array is "
         f"one object. Left as it is it may come to {all_copied}",
         costs="decoding at each access",
-        verify=_again('the line "copies of pages": it should stay below a tenth of what it was'),
+        verify=AGAIN,
     )
     yield Remedy(
         do=f"Or fewer workers than {heirs}: num_workers={max(1, heirs // 2)}.",
         why=f"each costs up to {format_bytes(share)}",
         costs="slower loading; the growth remains for those that are left",
-        verify=_again('the line "copies of pages"'),
+        verify=AGAIN,
     )
 
 
@@ -62,13 +58,13 @@ def _worker_cache(evidence: Evidence) -> Iterable[Remedy]:
         why=f"{count(number, 'worker')} x {format_bytes(total // max(number, 1))} grew; each worker has a cache of its "
         "own, whatever the others have",
         costs="what falls out is read and decoded again",
-        verify=_again("the lines of the workers: they should level off"),
+        verify=AGAIN,
     )
     yield Remedy(
         do="If nothing is cached on purpose: persistent_workers=False, so that workers end with each epoch.",
         why="what a process holds ends with it",
         costs="workers start anew each epoch; growth within one epoch remains",
-        verify=_again("the lines of the workers at the start of the second epoch"),
+        verify=AGAIN,
     )
 
 
@@ -81,14 +77,14 @@ def _prefetch(evidence: Evidence) -> Iterable[Remedy]:
         why=f"{number} workers x prefetch_factor ({DEFAULT_PREFETCH}, if none is given) x one batch wait in shared "
         f"memory: {format_bytes(shmem)} are {number} x {DEFAULT_PREFETCH} x {format_bytes(each)} then",
         costs="the trainer may wait for data where steps are short",
-        verify=_again('the line "shared memory and tmpfs": about half'),
+        verify=AGAIN,
     )
     yield Remedy(
         do="Smaller batches in transit: let workers return uint8 and convert to float32 on the device; crop and "
         "resize in the worker.",
         why=f"of {format_bytes(shmem)} float32 takes four times what uint8 takes",
         costs="a conversion on the device",
-        verify=_again('the line "shared memory and tmpfs": a quarter'),
+        verify=AGAIN,
     )
 
 
@@ -99,7 +95,7 @@ def _shm_held(evidence: Evidence) -> Iterable[Remedy]:
         why="a tensor from a worker lies in shared memory, which lives as long as any view of it: "
         f"{format_bytes(evidence.mapped_bytes)} here",
         costs="a copy of what is kept",
-        verify=_again('the line "shared memory and tmpfs": it should stay at workers x prefetch_factor x batch'),
+        verify=AGAIN,
     )
 
 
@@ -110,53 +106,51 @@ def _tmpfs(evidence: Evidence) -> Iterable[Remedy]:
         why=f"files in a tmpfs are memory, charged to who writes them: {format_bytes(evidence.now.shmem_bytes)} here; "
         "page cache of a disk's files is given up instead",
         costs="the first epoch reads from the disk",
-        verify='df -h /dev/shm while it runs, and the line "shared memory and tmpfs" of the next report',
+        verify=AGAIN,
     )
     yield from _more_room(evidence, "or keep it there and count it in")
 
 
 def _main(evidence: Evidence) -> Iterable[Remedy]:
     grown = format_bytes(max((one.grown_bytes for one in evidence.people), default=0))
-    check = _again("the line of the training process: flat after the first steps")
     yield Remedy(
         do="Keep numbers, not tensors with a graph: total += loss.item() (not loss), outputs.append(x.detach().cpu()), "
         "torch.no_grad() in validation.",
         why=f"a tensor that needs gradients keeps all activations of its step: of these {grown} may be",
         costs="nothing (item() waits for the device)",
-        verify=check,
+        verify=AGAIN,
     )
     yield Remedy(
         do="MALLOC_MMAP_THRESHOLD_=131072 MALLOC_TRIM_THRESHOLD_=131072 in the environment (with many threads "
         "MALLOC_ARENA_MAX=2, too).",
         why="glibc then gives freed blocks back to the kernel; if it stays flat, that was it",
         costs="more page faults, a little slower",
-        verify=check,
+        verify=AGAIN,
     )
     yield Remedy(
         do="Preprocess and tokenize in a run of its own into files (datasets.Dataset, numpy.memmap), and map these.",
         why="mapped files are page cache, which is given up before anybody is killed; lists of Python numbers take 8 "
         "bytes and more an item",
         costs="space on a disk",
-        verify=check,
+        verify=AGAIN,
     )
 
 
 def _one_off(evidence: Evidence) -> Iterable[Remedy]:
     jump = format_bytes(max(0, evidence.now.held_bytes - evidence.level_bytes))
-    check = _again("how high it goes at the first steps and at a checkpoint")
     yield Remedy(
         do="Checkpoint without a second copy: torch.save(model.state_dict(), path) straight to the file, no clone(), "
         "no BytesIO; with several ranks torch.distributed.checkpoint, or one after the other.",
         why=f"the copy is what came on top: at least {jump} before it was over",
         costs="the file is written while the job waits",
-        verify=check,
+        verify=AGAIN,
     )
     yield Remedy(
         do="If it was the first step: an optimizer with less state (SGD, Adafactor, an 8-bit Adam), or the states on "
         "the device or on NVMe (DeepSpeed offload_optimizer device nvme).",
         why="Adam has two numbers of float32 for each weight on the CPU",
         costs="other convergence, or slower steps",
-        verify=check,
+        verify=AGAIN,
     )
     yield from _more_room(evidence, "or room for it")
 
@@ -165,20 +159,19 @@ def _ranks(evidence: Evidence) -> Iterable[Remedy]:
     number = max(1, len(evidence.of_role("rank")))
     each = sum(one.grown_bytes for one in evidence.of_role("rank")) // number
     saved = format_bytes(each * (number - 1))
-    check = _again("the lines of the ranks: one copy less each")
     yield Remedy(
         do="Load weights mapped: torch.load(path, mmap=True, map_location=...), safetensors, "
         "from_pretrained(low_cpu_mem_usage=True); or on rank 0 alone, and broadcast (FSDP sync_module_states=True).",
         why=f"{number} x {format_bytes(each)}: mapped pages are there once for all, which saves {saved}",
         costs="slower where the file is on a slow disk",
-        verify=check,
+        verify=AGAIN,
     )
     yield Remedy(
         do="If it is the dataset: prepare it once into files and map them in each rank (datasets.Dataset, "
         "numpy.memmap), or give each rank its shard.",
         why=f"one copy for all ranks saves {saved}",
         costs="space on a disk",
-        verify=check,
+        verify=AGAIN,
     )
 
 
@@ -189,7 +182,7 @@ def _asymmetry(evidence: Evidence) -> Iterable[Remedy]:
         "results as numbers, or in pieces.",
         why=f"it grew by {format_bytes(top.grown_bytes)} beyond what the other ranks needed for the same work",
         costs="some writing",
-        verify=_again(f"the line of {top.who} against those of other ranks"),
+        verify=AGAIN,
     )
 
 
@@ -200,7 +193,7 @@ def _kernel(evidence: Evidence) -> Iterable[Remedy]:
         why=f"{format_bytes(evidence.kernel_grown_bytes)} of memory of the kernel are held for open things, up to "
         "64 KiB a full pipe (more after F_SETPIPE_SZ)",
         costs="nothing",
-        verify='ls /proc/PID/fd | wc -l over time, and the line "memory of the kernel" of the next report',
+        verify=AGAIN,
     )
 
 
@@ -211,7 +204,7 @@ def _pinned(evidence: Evidence) -> Iterable[Remedy]:
         why=f"{format_bytes(evidence.pinned_bytes)} are locked; PyTorch rounds pinned sizes up to a power of two and "
         "keeps them",
         costs="slower copies to the device",
-        verify=_again("how much host memory calls of libcuda hold"),
+        verify=AGAIN,
     )
 
 
@@ -223,7 +216,7 @@ def _neighbour(evidence: Evidence) -> Iterable[Remedy]:
         why=f"{format_bytes(evidence.outside_bytes)} of the same limit were taken by processes that are none of the "
         "job's, and the kernel chooses the largest process, whoever grew",
         costs="each gets less than both have now",
-        verify=_again('the line "processes outside the job"'),
+        verify=AGAIN,
     )
 
 
@@ -235,7 +228,7 @@ def _tight(evidence: Evidence) -> Iterable[Remedy]:
         why=f"the level was {format_bytes(evidence.level_bytes)}, and the last "
         f"{format_bytes(max(0, evidence.now.held_bytes - evidence.level_bytes))} did not fit",
         costs="slower steps",
-        verify=_again("the level against the limit"),
+        verify=AGAIN,
     )
 
 
@@ -250,7 +243,7 @@ def _more_room(evidence: Evidence, why: str) -> Iterable[Remedy]:
         "pod, sbatch --mem, docker run --memory, MemoryMax= of the unit.",
         why=f"{why}: {format_bytes(evidence.now.held_bytes)} were in use when the kill came, and more was wanted",
         costs="memory that others cannot have; of no use against growth that goes on",
-        verify=_again("how far below the limit it stays"),
+        verify=AGAIN,
     )
 
 

@@ -130,18 +130,22 @@ def write_chain(page: Page, incident: Incident) -> None:
 
 
 def write_remedies(page: Page, incident: Incident) -> None:
-    """What to change, each with the command that shows whether it helped. Commands are never shortened."""
+    """What to change, with the commands that show whether it helped: once, if all have the same. They are kept whole."""
     if not incident.remedies:
         return
     page.heading("What to do")
+    checks = [remedy.verify for remedy in incident.remedies]
+    once = checks[0] if len(checks) > 1 and len(set(checks)) == 1 else None
     for number, remedy in enumerate(incident.remedies, 1):
         lead = f"{number}."
         page.hang(Text(lead), Text(remedy.do), indent=len(lead) + 1)
         for label, text in (("why: ", remedy.why), ("costs: ", remedy.costs)):
             if text:
                 page.text(Text.styled(label, "dim").append(text), indent=INDENT + len(lead) + 1)
-        if remedy.verify:
+        if remedy.verify and once is None:
             page.text(Text.styled("check: ", "dim").append(remedy.verify, "cyan"), indent=INDENT + len(lead) + 1)
+    if once:
+        page.text(Text.styled("check, after one change at a time: ", "dim").append(once, "cyan"))
 
 
 def write_others(page: Page, report: Report, primary: Incident) -> None:
