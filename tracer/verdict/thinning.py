@@ -21,6 +21,7 @@ from tracer.events import (
     ReclaimSample,
     SignalSent,
     TracerCost,
+    TrainingLine,
     VmstatSample,
     process_id,
 )
@@ -39,6 +40,8 @@ Sample: TypeAlias = (
 )
 _SAMPLES = (ProcessSample, CgroupSample, PressureSample, ReclaimSample, VmstatSample, TracerCost, GpuSample)
 _MOMENTS = (OomMark, OomGlimpse, LoggedKill, JobEnded)
+_REFUSED = frozenset({"host_alloc", "shm"})
+"""`TrainingLine.about`: what was near its bound then is a part of that verdict."""
 _SLICE_NS = 10 * NS_PER_S
 
 
@@ -54,6 +57,11 @@ def few_enough(events: Iterable[AnyEvent], most: int = MOST_SAMPLES) -> list[Any
     return kept
 
 
+def _is_moment(event: AnyEvent) -> bool:
+    killed = isinstance(event, SignalSent) and event.signal == SIGKILL
+    return killed or (isinstance(event, TrainingLine) and event.about in _REFUSED)
+
+
 class Thinning:
     """A choice of samples, made in a first pass over the events and carried out in a second one."""
 
@@ -64,7 +72,7 @@ class Thinning:
         for event in events:
             if isinstance(event, _SAMPLES):
                 counts[event.ts_ns // _SLICE_NS] += 1
-            elif isinstance(event, _MOMENTS) or (isinstance(event, SignalSent) and event.signal == SIGKILL):
+            elif isinstance(event, _MOMENTS) or _is_moment(event):
                 self._near.add(event.ts_ns)
             last = event.ts_ns if last is None else max(last, event.ts_ns)
         if last is not None:

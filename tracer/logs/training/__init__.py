@@ -37,6 +37,8 @@ KINDS: dict[str, str] = {
     "pinned_alloc": "pinned host memory was refused",
     "collective": "a collective operation failed",
     "progress": "an epoch or a step",
+    "checkpoint": "a checkpoint is saved",
+    "optimizer_step": "an optimizer steps",
     "exception": "what a Python traceback ends with",
 }
 """What `TrainingLine.about` can be."""

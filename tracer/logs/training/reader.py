@@ -4,7 +4,7 @@
 from typing import Any
 
 from tracer.events import TrainingLine
-from tracer.logs.training import blocks, collective, device, host, launchers, loader, progress
+from tracer.logs.training import acts, blocks, collective, device, host, launchers, loader, progress
 from tracer.logs.training.shape import LINE_BYTES, TEXT_CHARS, Found, Line, Rule, line_of
 from tracer.masking import mask_fields, mask_line
 
@@ -16,7 +16,7 @@ RULES: tuple[Rule, ...] = (
     *collective.RULES,
 )
 _BY_NEEDLE = tuple((rule.needle, rule) for rule in RULES)
-_NEEDLES = tuple(dict.fromkeys((*(rule.needle for rule in RULES), *progress.NEEDLES, *blocks.NEEDLES)))
+_NEEDLES = tuple(dict.fromkeys((*(rule.needle for rule in RULES), *progress.NEEDLES, *acts.NEEDLES, *blocks.NEEDLES)))
 _RAW_NEEDLES = tuple(needle.encode() for needle in _NEEDLES)
 
 
@@ -89,7 +89,7 @@ class TrainingReader:
         if told is not None:
             self._blocks.ends(line)
             return told
-        return self._blocks.report(line.text) or progress.progress(line.text) or self._blocks.exception(line)
+        return self._blocks.report(line.text) or _course(line.text) or self._blocks.exception(line)
 
     def _event(self, line: Line, told: Found, ts_ns: int) -> TrainingLine:
         fields: dict[str, Any] = {"rank": line.rank, "local_rank": line.local_rank, **told.fields}
@@ -102,6 +102,14 @@ class TrainingReader:
             stream=self._stream,
             **mask_fields({name: value for name, value in fields.items() if value is not None}),
         )
+
+
+def _course(text: str) -> Found | None:
+    """How far training is, what it does just then, or both in one line."""
+    does, reached = acts.act(text), progress.progress(text)
+    if reached is None or does is None:
+        return reached or does
+    return reached._replace(fields={**reached.fields, "what": does.fields["what"]})
 
 
 def _may_matter(raw: bytes) -> bool:

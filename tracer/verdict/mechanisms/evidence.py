@@ -18,8 +18,10 @@ from tracer.units import MIB, NS_PER_MS, NS_PER_S
 from tracer.verdict.incident import Case
 from tracer.verdict.kills import Kill
 from tracer.verdict.limit import Shortage
+from tracer.verdict.marks import Mark, marks_of
 from tracer.verdict.mechanisms.filled import Filled, Limited, limited, looks_of
 from tracer.verdict.mechanisms.holdings import Holding, anon_at, holdings, inherited, is_there
+from tracer.verdict.mechanisms.said import Doing, doing
 
 # Fitted on recordings of real PyTorch jobs that grew for seconds (tests/README.md), not measured on long ones.
 WINDOW_SHARE = 0.55
@@ -78,6 +80,9 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     calls_watched: bool
     """Of CUDA: what it locked is known."""
     rate_bytes_per_s: float | None
+    doing: Doing
+    """By the job's own words."""
+    epochs: tuple[Mark, ...]
     doubts: tuple[str, ...]
     """Why something may be missing."""
     seqs: tuple[int, ...]
@@ -141,7 +146,7 @@ def gather(case: Case, kill: Kill, shortage: Shortage) -> Evidence | None:
         outside = max(0, min(foreign, now.anon_bytes - sum(one.own_bytes for one in people) - (copied or 0)))
     caches = [look.cache_bytes or 0 for look in limit.looks if look.at_ns >= from_ns]
     held, held_before = case.cuda.held(kill.at_ns), case.cuda.held(from_ns)
-    mark = kill.mark
+    mark, marks = kill.mark, marks_of(story)
     return Evidence(
         limited=limit,
         at_ns=kill.at_ns,
@@ -166,6 +171,8 @@ def gather(case: Case, kill: Kill, shortage: Shortage) -> Evidence | None:
         - held_before.pinned_bytes - held_before.registered_bytes,
         calls_watched=case.cuda.watched_at_all,
         rate_bytes_per_s=rate(course, kill.at_ns, from_ns),
+        doing=doing(story, marks, kill.at_ns),
+        epochs=marks.epochs,
         doubts=story.doubts(from_ns, kill.at_ns),
         seqs=tuple(e.seq for e in (mark, limit.tasks) if e is not None),
     )  # fmt: skip

@@ -39,17 +39,19 @@ def explain(case: Case, kill: Kill, shortage: Shortage) -> Explained:
     evidence = gather(case, kill, shortage)
     if evidence is None:
         return Explained()
-    named = choose(evidence)
+    named, picture = choose(evidence), draw(evidence)
     if named is None:
-        return Explained(picture=draw(evidence))
+        return Explained(picture=picture)
+    steps = picture.staircase
+    because = named.because if steps is None else (*named.because, steps.statement)
     mechanism = Mechanism(
         name=named.name,
         or_=named.also,
         strength=named.strength,
         statement=named.statement,
         evidence=evidence.seqs,
-        because=named.because,
+        because=because,
         against=named.against,
         decide=named.decide if named.also else (),
     )
-    return Explained(mechanism, draw(evidence), remedies(named, evidence))
+    return Explained(mechanism, picture, remedies(named, evidence))

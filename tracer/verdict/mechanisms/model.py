@@ -25,6 +25,19 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     rate_bytes_per_s: int | None = None
 
 
+class Staircase(msgspec.Struct, frozen=True, kw_only=True):
+    """How memory grew from epoch to epoch, where whole epochs were told apart."""
+
+    epochs: int
+    """Whole ones that were looked at."""
+    step_bytes: int
+    """What one added, on average."""
+    once: bool
+    """It came once an epoch, always at the same place of it."""
+    statement: str
+    evidence: tuple[int, ...] = ()
+
+
 class Picture(msgspec.Struct, frozen=True, kw_only=True):
     """Who held what at the kill. The parts add up to the limit, or to the usage where that has none."""
 
@@ -43,3 +56,4 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     time_left_ns: int | None = None
     """How long the room that was left then would have lasted at that rate."""
     statement: str = ""
+    staircase: Staircase | None = None

@@ -7,6 +7,7 @@ from tracer.units import NS_PER_S, format_bytes, format_duration
 from tracer.verdict.mechanisms.evidence import Evidence
 from tracer.verdict.mechanisms.holdings import Holding
 from tracer.verdict.mechanisms.model import Part, Picture
+from tracer.verdict.mechanisms.staircase import staircase
 
 LEAST_SHARE = 0.01
 """Of the limit: processes with less are one line together, and other lines with less, that hardly grew, are left out of
@@ -42,6 +43,9 @@ def draw(evidence: Evidence) -> Picture:
         last_sample_ns=evidence.at_ns - last.at_ns,
         time_left_ns=left,
         statement=_statement(evidence, rate, left),
+        staircase=staircase(
+            [(look.at_ns, look.held_bytes) for look in evidence.limited.looks], evidence.epochs, evidence.at_ns
+        ),
     )
 
 

@@ -130,7 +130,7 @@ def write_chain(page: Page, incident: Incident) -> None:
 
 
 def write_remedies(page: Page, incident: Incident) -> None:
-    """What to change, with the commands that show whether it helped: once, if all have the same. They are kept whole."""
+    """What to change, and the commands that show whether it helped: once, if all are the same. None is shortened."""
     if not incident.remedies:
         return
     page.heading("What to do")
