@@ -55,9 +55,9 @@ def report_on(recording: RecordingReader) -> Report:
     return Judged(recording).report
 
 
-def as_text(report: Report, look: Look) -> str:
-    """For a person."""
-    return terminal.render(report, width=look.width, color=look.color, ascii_only=look.ascii_only)
+def as_text(report: Report, look: Look, *, confirm: bool = False) -> str:
+    """For a person; `confirm`: with the checklist."""
+    return terminal.render(report, width=look.width, color=look.color, ascii_only=look.ascii_only, confirm=confirm)
 
 
 def as_json(report: Report) -> str:

@@ -20,11 +20,18 @@ class ReportCommand:
     examples = (
         ("Show the verdict of a run", "oomtrace report oomtrace-20261130-204958-31872.oomtrace"),
         ("The same for a program", "oomtrace report --json run.oomtrace"),
+        ("Which known signs of a host OOM kill it shows", "oomtrace report --confirm run.oomtrace"),
     )
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("recording", metavar="FILE", help="the recording")
         parser.add_argument("--json", action="store_true", help="print the verdict as one JSON document")
+        parser.add_argument(
+            "--confirm",
+            action="store_true",
+            help="add the checklist of a host OOM kill: its known signs, each present, absent or not seen, and the "
+            "commands that reproduce it and show that a change helped",
+        )
 
     def run(self, args: argparse.Namespace) -> int:
         from tracer.cli import judging
@@ -34,5 +41,5 @@ class ReportCommand:
         if args.json:
             write(sys.stdout, judging.as_json(report))
         else:
-            write(sys.stdout, judging.as_text(report, look_of(sys.stdout, os.environ)))
+            write(sys.stdout, judging.as_text(report, look_of(sys.stdout, os.environ), confirm=args.confirm))
         return 0

@@ -9,6 +9,7 @@ from tracer.events import AnyEvent
 from tracer.verdict.before import as_first
 from tracer.verdict.blows import as_one, gathered
 from tracer.verdict.collateral import Cascades, of_nobody_known
+from tracer.verdict.confirm.signs import checklist
 from tracer.verdict.failures import Failures
 from tracer.verdict.first import first_failure
 from tracer.verdict.incident import Case, Finding
@@ -78,6 +79,7 @@ def judge_case(case: Case, *, recording: str | None = None) -> Report:
         watched_by=case.story.watched_by,
         pids_of="tracer" if case.story.pids_differ else "host",
         reconciliation=case.counters,
+        confirm=checklist(case, told, recording),
     )
     return Report(
         verdict=verdict,

@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from tracer.attribution.places import Place
+from tracer.verdict.confirm.model import Checklist
 from tracer.verdict.cuda.model import CudaFacts
 from tracer.verdict.mechanisms.model import Picture
 
@@ -345,6 +346,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
     """Whose pids these are: the kernel's, or, where those could not be learned, those of oomtrace's own namespace."""
     reconciliation: Reconciliation | None = None
     """`None`: no counter of OOM kills was read."""
+    confirm: Checklist | None = None
+    """`None`: it was no host OOM kill that started the failure."""
 
 
 EntryKind = Literal["start", "memory", "reclaim", "oom", "mark", "signal", "kill", "exit", "gone", "log", "gpu", "note"]

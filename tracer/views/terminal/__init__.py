@@ -7,6 +7,7 @@ from tracer.doctor.model import Diagnosis, Selftest
 from tracer.verdict.model import Entry, Incident, Report
 from tracer.verdict.words import is_clean
 from tracer.views.terminal import diagnosis as found, memory, sections
+from tracer.views.terminal.checklist import write_checklist
 from tracer.views.terminal.page import ASCII, UNICODE, Page
 from tracer.views.terminal.safe import safe_report
 from tracer.views.terminal.timeline import write_timeline
@@ -22,14 +23,17 @@ _TROUBLE = frozenset({"oom", "mark", "signal", "kill", "gone"})
 __all__ = ["DEFAULT_WIDTH", "LEAST_WIDTH", "MOST_WIDTH", "render", "render_diagnosis", "render_selftest"]
 
 
-def render(report: Report, *, width: int | None = None, color: bool = False, ascii_only: bool = False) -> str:
+def render(
+    report: Report, *, width: int | None = None, color: bool = False, ascii_only: bool = False, confirm: bool = False
+) -> str:
     """Lay the report out for `width` columns: 80 for `None`, kept between 40 and 120.
 
     `color` brings escape codes for colours and weights, and without it there are none; `ascii_only` leaves
-    nothing but printable ASCII, for outputs of another encoding than UTF-8.
+    nothing but printable ASCII, for outputs of another encoding than UTF-8; `confirm` adds the checklist, of which
+    there is a line otherwise.
     """
     page = Page(_columns(width), ASCII if ascii_only else UNICODE)
-    _write(page, safe_report(report, ascii_only=ascii_only))
+    _write(page, safe_report(report, ascii_only=ascii_only), confirm=confirm)
     return page.written(color=color)
 
 
@@ -51,7 +55,7 @@ def _columns(width: int | None) -> int:
     return DEFAULT_WIDTH if width is None else min(max(width, LEAST_WIDTH), MOST_WIDTH)
 
 
-def _write(page: Page, report: Report) -> None:
+def _write(page: Page, report: Report, *, confirm: bool) -> None:
     incident = _primary(report)
     sections.write_headline(page, incident)
     clean = is_clean(incident)
@@ -64,9 +68,11 @@ def _write(page: Page, report: Report) -> None:
     if not clean or _eventful(report.timeline):
         write_timeline(page, report.timeline, incident)
     sections.write_remedies(page, incident)
+    if confirm and report.verdict.confirm is not None:
+        write_checklist(page, report.verdict.confirm)
     sections.write_others(page, report, incident)
     sections.write_caveats(page, chain(incident.caveats, report.verdict.caveats))
-    sections.write_footer(page, report)
+    sections.write_footer(page, report, confirmed=confirm)
 
 
 def _primary(report: Report) -> Incident:

@@ -169,8 +169,8 @@ def write_caveats(page: Page, texts: Iterable[str]) -> None:
         _bulleted(page, Text(page.tame(caveat, indent=4)))
 
 
-def write_footer(page: Page, report: Report) -> None:
-    """Which run it was, and where its recording lies."""
+def write_footer(page: Page, report: Report, *, confirmed: bool = False) -> None:
+    """Which run it was, where its recording lies, and how its signs are listed."""
     page.blank()
     job = words.job(report.verdict.job) if report.verdict.job is not None else ""
     if job:
@@ -179,6 +179,9 @@ def write_footer(page: Page, report: Report) -> None:
         _fact(page, "watched", ", ".join(report.verdict.watched_by))
     if report.verdict.reconciliation is not None:
         _fact(page, "counters", report.verdict.reconciliation.statement)
+    if report.verdict.confirm is not None and not confirmed:
+        how = f"oomtrace report --confirm {report.recording or 'FILE'}"
+        _fact(page, "confirm", f"{report.verdict.confirm.statement}: {how}", shortened=False)
     if report.recording:
         _fact(page, "recorded", report.recording, shortened=False)
 
