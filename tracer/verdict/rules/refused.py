@@ -34,7 +34,7 @@ Kind = Literal["host", "shm"]
 CAUSES: dict[Kind, Cause] = {"host": "host_allocation_failed", "shm": "shm_exhausted"}
 HEADLINES: dict[Kind, str] = {
     "host": "an allocation of host memory was refused, and nobody was killed",
-    "shm": f"{SHM} was full: shared memory was refused, and nobody was killed",
+    "shm": f"{SHM} was full: shared memory was refused",
 }
 
 
@@ -91,9 +91,10 @@ def _by_words(case: Case) -> Iterator[Refused]:
         seen = room(case, line.ts_ns) if line.about == "exception" else None
         says = kind_of(line, full=seen is not None and seen.full)
         death = whose(case, line, aborted=True) if says is not None else None
-        if says is not None and death is not None and not _is_sent(death):
-            deaths[death.id] = death
-            found.setdefault(death.id, []).append((line, *says))
+        if says is None or death is None or _is_sent(death) or _killed_between(case, line, death):
+            continue
+        deaths[death.id] = death
+        found.setdefault(death.id, []).append((line, *says))
     for identity, told in found.items():
         death = deaths[identity]
         # One that was survived is no reason, where there is another after it.
@@ -111,6 +112,14 @@ def _by_words(case: Case) -> Iterator[Refused]:
             sure=sure and not is_anyones(case, first, death) and not went_on(case, first, death),
             asked_bytes=max(sizes, default=None),
         )
+
+
+def _killed_between(case: Case, line: TrainingLine, death: Death) -> bool:
+    """Whether the kernel killed one of the job in between: it lived on until then, and that is the reason."""
+    return any(
+        line.ts_ns < kill.at_ns < death.at_ns and case.story.is_ours(kill.id.tgid, kill.start_ns)
+        for kill in case.kills.kills
+    )
 
 
 def _is_sent(death: Death) -> bool:
@@ -158,7 +167,7 @@ def _has_reason(case: Case, death: Death) -> bool:
     before = (d for d in case.deaths if d.id != death.id and 0 <= death.at_ns - d.at_ns <= SOON_NS)
     if any(d.signal for d in before):
         return True
-    if case.story.of(OutputWatched) or any(line.tgid is not None for line in case.said.lines):
+    if case.story.of(OutputWatched) or case.said.lines:
         return any(
             line.about not in {"progress", "host_alloc"} and -NS_PER_S <= death.at_ns - line.ts_ns <= SOON_NS
             for line in case.said.lines
