@@ -8,8 +8,8 @@ import pytest
 from tests.unit.pipeline.bench import Bench
 from tests.unit.pipeline.stand_ins import START_NS
 from tests.unit.pipeline.test_members import execed, exited, forked, started
-from tracer.events import ProcessLooked, ProcessSeen
-from tracer.pipeline.inspection import LOOK_AFTER_FORK_NS
+from tracer.events import ProcessLooked, ProcessSample, ProcessSeen, TrainingLine
+from tracer.pipeline.inspection import LOOK_AFTER_FORK_NS, MOST_AGAIN
 from tracer.pipeline.looks import AFTER_NS
 from tracer.units import NS_PER_S
 
@@ -131,3 +131,36 @@ def test_a_pid_that_is_anothers_by_now_is_not_recorded():
     bench.watch.read_all()
 
     assert [] == bench.book.of(ProcessLooked)
+
+
+def line(about):
+    return TrainingLine(ts_ns=1, source="text", about=about, text="x", stream="stderr")
+
+
+def test_when_the_job_writes_that_memory_was_refused_all_are_looked_at_at_once():
+    bench = Bench()
+    for pid in (11, 12):
+        bench.watch.take(forked(pid, START_NS))
+    bench.watch.told(line("host_alloc"))
+    bench.watch.told(line("host_alloc"))  # a traceback says it several times
+
+    assert [11, 12] == bench.sources.processes.looks
+    assert {sample.tgid for sample in bench.book.of(ProcessSample)} == {11, 12}
+
+
+@pytest.mark.parametrize("about", ["progress", "exception", "worker_killed"])
+def test_other_lines_set_off_no_look(about):
+    bench = Bench()
+    bench.watch.take(forked(11, START_NS))
+    bench.watch.told(line(about))
+
+    assert [] == bench.sources.processes.looks
+
+
+def test_very_many_are_not_looked_at_for_a_line():
+    bench = Bench()
+    for pid in range(11, 12 + MOST_AGAIN):
+        bench.watch.take(forked(pid, START_NS))
+    bench.watch.told(line("host_alloc"))
+
+    assert [] == bench.sources.processes.looks

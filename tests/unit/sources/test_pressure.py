@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import pytest
+
 from tracer.sources.pressure import read_pressure, read_vmstat
 
 MEMINFO = "MemTotal: 100 kB\nMemFree: 20 kB\nMemAvailable: 50 kB\nShmem: 3 kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n"
@@ -37,6 +39,22 @@ def test_what_an_older_kernel_does_not_count_is_unknown_and_not_0(tmp_path):
     sample = read_pressure(str(tmp_path))
 
     assert (sample.page_tables_bytes, sample.percpu_bytes, sample.hugetlb_bytes) == (6144, None, None)
+
+
+PROMISED = "CommitLimit: 100 kB\nCommitted_AS: 90 kB\n"
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [("0\n", (0, None, None)), ("1\n", (1, None, None)), ("2\n", (2, 102400, 92160)), ("x", (None, None, None))],
+)
+def test_what_is_promised_counts_only_where_that_is_bounded(tmp_path, mode, expected):
+    (tmp_path / "sys" / "vm").mkdir(parents=True)
+    (tmp_path / "sys" / "vm" / "overcommit_memory").write_text(mode)
+    (tmp_path / "meminfo").write_text(PROMISED)
+    sample = read_pressure(str(tmp_path))
+
+    assert (sample.overcommit, sample.commit_limit_bytes, sample.committed_bytes) == expected
 
 
 def test_a_kernel_without_psi_leaves_it_unknown(tmp_path):

@@ -71,6 +71,17 @@ def test_a_secret_in_the_environment_never_leaves_the_process(start, source):
     assert "s3cr3t" not in repr(source.seen(child.pid))
 
 
+def test_the_limits_of_a_process_and_the_most_that_it_had_mapped(start, source):
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))"
+    child = start(f"{limit}; bytes(300 << 20); {WAITS}")
+    sample = source.sample(child.pid, source.start_ns(child.pid))
+
+    assert source.seen(child.pid).limits.address_bytes == 1 << 30
+    assert source.looked(child.pid).limits.address_bytes == 1 << 30
+    assert 300 << 20 < sample.peak_mapped_bytes <= 1 << 30
+    assert source.seen(os.getpid()).limits.data_bytes > 0
+
+
 def test_memory_of_a_process(start, source):
     child = start("x = bytearray(50 << 20)\n" + WAITS)
     start_ns = source.start_ns(child.pid)

@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.strategies import hostile_comms
+from tracer.events import ProcessLimits
 from tracer.sources import procfs
+from tracer.units import NO_LIMIT_BYTES
 
 
 @pytest.fixture
@@ -54,13 +56,37 @@ def test_a_process_that_is_gone_is_none():
 def test_status_is_read_in_bytes(proc):
     (proc / "7" / "status").write_text(
         "Name:\ta\\nTgid:\t9\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t7\nPid:\t7\nUid:\t1\t2\t3\t4\nNSpid:\t7\t1\n"
-        "RssAnon:\t     100 kB\nRssFile:\t       3 kB\nRssShmem:\t       0 kB\nVmSwap:\t      12 kB\nVmRSS:\tmany kB\n"
+        "VmPeak:\t    2000 kB\nVmSize:\t    1000 kB\nRssAnon:\t     100 kB\nRssFile:\t       3 kB\n"
+        "RssShmem:\t       0 kB\nVmSwap:\t      12 kB\nVmRSS:\tmany kB\n"
     )
 
     assert procfs.read_status(str(proc), 7) == procfs.Status(
         tgid=7, uid=2, state="S", ns_pids=(7, 1), rss_anon_bytes=102400, rss_file_bytes=3072, rss_shmem_bytes=0,
-        swap_bytes=12288,
+        swap_bytes=12288, peak_mapped_bytes=2048000,
     )  # fmt: skip
+
+
+LIMITS = (
+    "Limit                     Soft Limit           Hard Limit           Units     \n"
+    "Max cpu time              unlimited            unlimited            seconds   \n"
+    "Max data size             {}            unlimited            bytes     \n"
+    "Max processes             96000                96000                processes \n"
+    "Max address space         {}           4294967296           bytes     \n"
+)
+
+
+def test_limits_are_the_soft_ones(proc):
+    (proc / "7" / "limits").write_text(LIMITS.format("unlimited", "2147483648"))
+
+    assert procfs.read_limits(str(proc), 7) == ProcessLimits(address_bytes=2 << 30, data_bytes=NO_LIMIT_BYTES)
+
+
+@pytest.mark.parametrize("content", ["", "Max address space\n", LIMITS.format("many", "-1")])
+def test_limits_that_are_not_there_are_unknown(proc, content):
+    (proc / "7" / "limits").write_text(content)
+
+    assert procfs.read_limits(str(proc), 7) in {None, ProcessLimits()}
+    assert procfs.read_limits(str(proc), 8) is None
 
 
 def test_a_zombie_has_no_memory(proc):

@@ -254,6 +254,19 @@ LINES = [
      "progress", {"numbers": {"step": 120, "steps": 5000}}),
     ("[INFO] step=10, skipped=0, lr=[0.0001]", "progress", {"numbers": {"step": 10}}),
     ("global_step: 42", "progress", {"numbers": {"step": 42}}),
+    # what it does just then
+    ("Saving model checkpoint to out/checkpoint-500", "checkpoint", {"what": "saves"}),
+    ("saving checkpoint at iteration     100 to /ckpt in torch_dist format",
+     "progress", {"what": "saves", "numbers": {"step": 100}}),
+    ("INFO now saving the full state dict ...", "checkpoint", {"what": "saves"}),
+    ("'val_loss' reached 0.12 (best 0.12), saving model to '/x/a.ckpt' as top 1", "checkpoint", {"what": "saves"}),
+    ("[2026-11-30 10:00:00,000] [INFO] [torch_checkpoint_engine.py:21:save] [Torch] Saving "
+     "global_step5/mp_rank_00_model_states.pt...", "checkpoint", {"what": "saves"}),
+    ("  successfully saved checkpoint from iteration to /ckpt", "checkpoint", {"what": "saved"}),
+    ("checkpoint 12 was saved", "checkpoint", {"what": "saved"}),
+    ("optimizer step", "optimizer_step", {"what": "steps"}),
+    ("epoch 2 step 25: saving checkpoint", "progress", {"what": "saves", "numbers": {"epoch": 2, "step": 25}}),
+    ("epoch 1 step 24: optimizer step", "progress", {"what": "steps", "numbers": {"epoch": 1, "step": 24}}),
 ]  # fmt: skip
 
 NOTHING = [
@@ -265,6 +278,8 @@ NOTHING = [
     "my token is hf_notToBeFoundAnywhere", "exit code: 0", "return code = 1", "killed two birds", "Killed by the ring",
     "step by step", "epochs are fun", "the iteration protocol", "OOMKilled: false", "Considered 5 cgroups",
     "Free memory on device is fine", "batch normalisation", "",
+    "Loading checkpoint shards", "saving money", "a path for saving checkpoints", "running without saving checkpoints",
+    "saved my life", "optimizer stepsize", "the optimizer step was skipped", "[Torch] Saving nothing",
 ]  # fmt: skip
 
 
