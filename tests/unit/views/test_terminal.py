@@ -7,6 +7,7 @@ import unicodedata
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings, strategies as st
+from msgspec.structs import replace
 from rich.cells import cell_len
 
 from tests.strategies_model import HOSTILE, structs
@@ -15,7 +16,8 @@ from tests.unit.views.endings import EXITED_0, SIGKILL_SELF
 from tests.unit.views.kills import GRANDPARENT, WORKER, WORKER_KILLED
 from tests.unit.views.samples import SAMPLES
 from tracer.units import NS_PER_MS
-from tracer.verdict.model import Collateral, Incident, Mechanism, Report, Verdict
+from tracer.verdict.confirm.model import Checklist, Sign, Step
+from tracer.verdict.model import Collateral, Incident, Mechanism, Remedy, Report, Verdict
 from tracer.views import terminal
 
 DATA = pathlib.Path(__file__).parents[2] / "data" / "views"
@@ -202,3 +204,53 @@ def test_what_cannot_be_told_apart_is_named_wherever_a_mechanism_is() -> None:
 
     assert "worker_cache or allocator_retention, likely" in " ".join(page.split())
     assert page.count("worker_cache") == page.count("worker_cache or allocator_retention") == 2
+
+
+CHECKLIST = Checklist(
+    statement="1 of 2 known signs of such a kill are there, 1 not seen",
+    signs=(
+        Sign(name="kernel_record", what="the kernel's record of the kill", status="present", statement="its log"),
+        Sign(name="no_cuda_oom", what="no CUDA out of memory anywhere", status="not_observed", statement="not read"),
+    ),
+    steps=(Step(do="Change one variable at a time."), Step(do="Again.", command=f"oomtrace compare {'a' * 90} b")),
+)
+
+
+def confirmed(width: int = 80, **how: bool) -> str:
+    shown = report(Incident(cause="host_oom_cgroup", strength="proved", headline="x"))
+    return terminal.render(replace(shown, verdict=replace(shown.verdict, confirm=CHECKLIST)), width=width, **how)
+
+
+def test_the_checklist_is_one_line_unless_it_is_asked_for() -> None:
+    page = confirmed()
+
+    assert "confirm   1 of 2 known signs of such a kill are there, 1 not seen: oomtrace\n" in page
+    assert "no CUDA" not in page
+
+
+def test_the_checklist_has_a_line_for_each_sign_and_whole_commands() -> None:
+    page = confirmed(confirm=True)
+
+    assert "Confirm  1 of 2 known signs of such a kill are there, 1 not seen\n" in page
+    assert "  ✓ the kernel's record of the kill  its log\n" in page
+    assert "  ? no CUDA out of memory anywhere   not read\n" in page
+    assert "a" * 90 in page.replace("\n     ", "")
+    assert "confirm   " not in page
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_the_checklist_fits_and_needs_neither_color_nor_unicode(width: int) -> None:
+    page = confirmed(width, confirm=True, ascii_only=True)
+
+    assert page.isascii()
+    assert max(map(len, page.splitlines())) <= width
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_what_all_remedies_are_checked_by_is_told_once(same: bool) -> None:
+    remedies = (Remedy(do="Do this.", verify="run it"), Remedy(do="Or that.", verify="run it" if same else "run that"))
+    page = terminal.render(report(Incident(cause="exited", strength="likely", headline="x", remedies=remedies)))
+
+    assert page.count("run it") == 1
+    assert ("check, after one change at a time: run it" in page) == same
+    assert ("check: run that" in page) != same

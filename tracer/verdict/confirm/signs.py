@@ -24,7 +24,7 @@ FULL_SHARE, ROOM_SHARE = 0.95, 0.9
 HUGE_SHARE = 0.1
 """Of the limit: what the victim must have had of its own for its kill to tell of its growth."""
 LAUNCHERS = frozenset({"failure_report", "rank_failed", "spawn_failed"})
-NOT_READ = "what the job wrote was not read (oomtrace run --log FILE)"
+NOT_READ = "the job's log was not read (run --log FILE)"
 CLASS_OF_CUDA = frozenset({"device_oom", "cuda_error"})
 
 
@@ -39,7 +39,7 @@ def checklist(case: Case, finding: Finding, recording: str | None) -> Checklist 
         _gpu_had_room(incident),
         _launcher_reported(case, finding),
         _staircase(case, finding),
-        _no_cuda_oom(case),
+        _no_cuda_oom(case, incident),
     )
     counts = {status: sum(sign.status == status for sign in signs) for status in ("present", "absent", "not_observed")}
     statement = f"{counts['present']} of {len(signs)} known signs of such a kill are there"
@@ -201,7 +201,7 @@ def _staircase(case: Case, finding: Finding) -> Sign:
     return _sign(name, what, "present" if steps.once else "absent", steps.statement, steps.evidence)
 
 
-def _no_cuda_oom(case: Case) -> Sign:
+def _no_cuda_oom(case: Case, incident: Incident) -> Sign:
     name: SignName = "no_cuda_oom"
     what = "no CUDA out of memory anywhere"
     before = [line for line in case.said.lines if line.about in CLASS_OF_CUDA]
@@ -212,16 +212,9 @@ def _no_cuda_oom(case: Case) -> Sign:
     if refused:
         text = "calls of the driver were refused memory, and got no more"
         return _sign(name, what, "absent", text, [f.call.seq for f in refused])
-    seen = [text for text, known in (("none in the log", _is_read(case)), (_calls(case), bool(_calls(case)))) if known]
+    calls = next((link for link in incident.proof if link.link == 5 and link.status == "present"), None)
+    seen = ["none in the log"] if _is_read(case) else []
+    seen += ["none among the calls of CUDA (link 5 of the proof)"] if calls is not None else []
     if not seen:
-        return _sign(name, what, "not_observed", f"{NOT_READ}, nor were calls of CUDA watched")
-    return _sign(name, what, "present", ", ".join(seen))
-
-
-def _calls(case: Case) -> str:
-    if not case.cuda.watched_at_all or case.cuda.lost() is not None:
-        return ""
-    watches = case.cuda.watches(case.story.events[-1].ts_ns)
-    if any(watch.state == "unknown" for watch in watches):
-        return ""
-    return "no call of the driver refused any" if any(w.state == "watched" for w in watches) else "no CUDA was mapped"
+        return _sign(name, what, "not_observed", f"{NOT_READ}, nor were calls of CUDA watched in full")
+    return _sign(name, what, "present", ", ".join(seen), calls.evidence if calls is not None else ())
