@@ -4,6 +4,11 @@
 from tracer.events.base import Event
 
 
+SAVES, SAVED, STEPS = "saves", "saved", "steps"
+"""`TrainingLine.what` where a line (of `checkpoint`, `optimizer_step` or `progress`) tells what the job does just then: it
+saves a checkpoint, has saved one, an optimizer steps."""
+
+
 class TrainingLine(Event, frozen=True, kw_only=True, gc=False):
     """A line of the training log that matters. Anyone may write one: it corroborates and never proves.
 

@@ -6,10 +6,10 @@ That a checkpoint was loaded, or is to be saved some day, is no such line. Only 
 
 import re
 
+from tracer.events.training import SAVED, SAVES, STEPS
 from tracer.logs.training.shape import Found, found
 
 NEEDLES = ("saving", "saved", "optimizer")
-SAVES, SAVED, STEPS = "saves", "saved", "steps"
 _WHAT = r"(?:checkpoint|ckpt|model states?|model weights|optimizer states?|state[_ ]dict|training state)s?\b"
 _PATTERNS = tuple(
     (what, re.compile(pattern, re.IGNORECASE))

@@ -4,7 +4,7 @@
 import msgspec
 
 from tracer.events import OutputWatched, TrainingLine
-from tracer.logs.training.acts import SAVES, STEPS
+from tracer.events.training import SAVES, STEPS
 from tracer.units import NS_PER_S
 from tracer.verdict.marks import Marks
 from tracer.verdict.story import Story
