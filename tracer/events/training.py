@@ -3,10 +3,9 @@
 
 from tracer.events.base import Event
 
-
 SAVES, SAVED, STEPS = "saves", "saved", "steps"
-"""`TrainingLine.what` where a line (of `checkpoint`, `optimizer_step` or `progress`) tells what the job does just then: it
-saves a checkpoint, has saved one, an optimizer steps."""
+"""`TrainingLine.what` of a `checkpoint`, an `optimizer_step`, and of a `progress` that says one of these as well: a
+checkpoint is saved, was saved; an optimizer steps."""
 
 
 class TrainingLine(Event, frozen=True, kw_only=True, gc=False):

@@ -1,86 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Host memory or room in /dev/shm that was refused: likely by words, possible without, and never more than was seen."""
+"""Host memory that was refused: likely by words, possible without, and its bound only where that was seen."""
 
-from typing import Any
-
-import msgspec
 import pytest
 
-from tests.unit.verdict.scenes import LAUNCHER, RANK, WORKERS, Scene, primary, start_of
-from tracer.events import (
-    OutputWatched,
-    PressureSample,
-    ProcessExeced,
-    ProcessLimits,
-    ProcessLooked,
-    ProcessSample,
-    TmpfsFill,
-    TmpfsSample,
-    TrainingLine,
-)
-from tracer.units import GIB, MIB, NO_LIMIT_BYTES, NS_PER_MS, NS_PER_S
-from tracer.verdict.judge import judge
-from tracer.verdict.model import Incident, Report
-
-SHM = "/dev/shm"
-NO_SPACE = (
-    "RuntimeError: unable to allocate shared memory(shm) for file </torch_41231_7_0>: No space left on device (28)"
-)
-UNLIMITED = ProcessLimits(address_bytes=NO_LIMIT_BYTES, data_bytes=NO_LIMIT_BYTES)
-
-
-class Refusing(Scene):
-    """A job that trains, and is refused memory."""
-
-    def trains(self) -> "Refusing":
-        self.job()
-        self.pass_time(10 * NS_PER_S)
-        return self
-
-    def says(self, about: str, text: str = "", **more: Any) -> None:
-        self.add(TrainingLine(ts_ns=self.now_ns, source="text", about=about, text=text, stream="stderr", **more))
-
-    def memory_error(self, **more: Any) -> None:
-        self.says("host_alloc", "MemoryError", what="MemoryError", **more)
-
-    def no_space(self, **more: Any) -> None:
-        self.says("shm", NO_SPACE, what="/torch_41231_7_0", numbers={"errno": 28}, **more)
-
-    def limited(self, pid: int, limits: ProcessLimits | None) -> None:
-        self.add(ProcessLooked(ts_ns=self.now_ns, source="proc", start_ns=start_of(pid), tgid=pid, limits=limits))
-
-    def mapped(self, pid: int, size_bytes: int) -> None:
-        values = {"start_ns": start_of(pid), "tgid": pid, "peak_mapped_bytes": size_bytes}
-        self.add(ProcessSample(ts_ns=self.now_ns, source="proc", **values))
-
-    def shm(self, free_mib: int, size_mib: int = 64, mount_point: str = SHM) -> None:
-        fill = TmpfsFill(mount_point=mount_point, size_bytes=size_mib * MIB, free_bytes=free_mib * MIB)
-        self.add(TmpfsSample(ts_ns=self.now_ns, source="proc", tgid=LAUNCHER, mounts=(fill,)))
-
-    def machine(self, **more: Any) -> None:
-        values = {"mem_total_bytes": 64 * GIB, "mem_available_bytes": 50 * GIB, "swap_total_bytes": 0, **more}
-        self.add(PressureSample(ts_ns=self.now_ns, source="pressure", **values))
-
-    def read(self) -> None:
-        self.add(OutputWatched(ts_ns=self.now_ns, source="tracer"))
-
-    def fails(self, status: int = 1 << 8, after_ns: int = NS_PER_S) -> Report:
-        self.pass_time(after_ns)
-        self.exit(RANK, status)
-        return judge(self.finish())
-
-
-def training() -> Refusing:
-    return Refusing().trains()
-
-
-def causes(report: Report) -> list[str]:
-    return [one.cause for one in report.verdict.incidents]
-
-
-def link(incident: Incident, number: int) -> tuple[str, str]:
-    [found] = [one for one in incident.proof if one.link == number]
-    return found.status, found.statement
+from tests.unit.verdict.refusing import UNLIMITED, causes, link, training
+from tests.unit.verdict.scenes import LAUNCHER, RANK, WORKERS, primary, start_of
+from tracer.events import ProcessExeced, ProcessLimits
+from tracer.units import GIB, MIB, NS_PER_S
 
 
 def test_words_and_an_exit_make_it_likely_and_never_more() -> None:
@@ -225,26 +151,6 @@ def test_words_that_were_followed_by_a_step_make_it_possible() -> None:
     assert "a step was told in between" in link(found, 4)[1]
 
 
-def test_of_two_refusals_the_one_that_was_not_survived_is_told() -> None:
-    scene = training()
-    scene.memory_error()
-    scene.pass_time(NS_PER_S)
-    scene.says("progress", "step 12")
-    scene.pass_time(NS_PER_S)
-    scene.no_space()
-
-    assert ("shm_exhausted", "likely") == ((found := primary(scene.fails())).cause, found.strength)
-
-
-@pytest.mark.parametrize("status", [0, 9, 11, 15])
-def test_an_end_of_another_kind_is_no_refusal(status: int) -> None:
-    scene = training()
-    scene.memory_error()
-    scene.no_space()
-
-    assert not {"host_allocation_failed", "shm_exhausted"} & set(causes(scene.fails(status)))
-
-
 def test_words_of_long_before_are_no_refusal() -> None:
     scene = training()
     scene.memory_error()
@@ -288,73 +194,6 @@ def test_cuda_that_refused_is_not_the_hosts_memory() -> None:
     assert "cuda_oom" == primary(scene.fails()).cause
 
 
-def test_shared_memory_that_was_refused_with_dev_shm_full() -> None:
-    scene = training()
-    scene.shm(2)
-    scene.pass_time(NS_PER_S)
-    scene.no_space()
-    found = primary(scene.fails())
-
-    assert ("shm_exhausted", "likely") == (found.cause, found.strength)
-    assert "Probably /dev/shm was full: shared memory was refused" == found.headline
-    assert link(found, 2) == ("present", "/dev/shm had 2 MiB of 64 MiB free 1.0 s before that")
-    assert "size=128m" in found.remedies[0].do
-    assert "the default of container runtimes" in (found.remedies[0].why or "")
-    assert "num_workers=2 instead of 4" in found.remedies[1].do
-
-
-def test_shared_memory_that_was_refused_with_room_is_told_as_such() -> None:
-    scene = training()
-    scene.shm(40)
-    scene.no_space()
-    status, statement = link(primary(scene.fails()), 2)
-
-    assert "not_observed" == status
-    assert statement.endswith(
-        "40 MiB of 64 MiB free 0 us before that: enough, unless more than that was wanted at once"
-    )
-
-
-def test_shared_memory_that_was_refused_unseen() -> None:
-    scene = training()
-    scene.no_space()
-    found = primary(scene.fails())
-
-    assert "likely" == found.strength
-    assert link(found, 2) == ("not_observed", "how full /dev/shm was just then was not seen")
-
-
-@pytest.mark.parametrize(
-    ("what", "errno"), [("Too many open files", None), ("/torch_1_2", 24), ("/torch_1_2", 2), ("/torch_1_2", 13)]
-)
-def test_other_trouble_with_shared_memory_is_no_want_of_room(what: str, errno: int | None) -> None:
-    scene = training()
-    scene.shm(60)
-    scene.says("shm", "x", what=what, numbers={} if errno is None else {"errno": errno})
-
-    assert "shm_exhausted" not in causes(scene.fails())
-
-
-@pytest.mark.parametrize(
-    ("text", "free_mib", "strength"),
-    [
-        ("OSError: [Errno 28] No space left on device", 1, "possible"),
-        ("OSError: [Errno 28] No space left on device: '/dev/shm/cache.npy'", 60, "likely"),
-        ("OSError: [Errno 28] No space left on device", 60, None),
-        ("OSError: [Errno 28] No space left on device: '/data/out.pt'", 0, None),
-    ],
-)
-def test_a_file_that_did_not_fit_is_told_by_its_path_or_by_a_full_tmpfs(
-    text: str, free_mib: int, strength: str | None
-) -> None:
-    scene = training()
-    scene.shm(free_mib)
-    scene.says("exception", text, what="OSError")
-    found = [one.strength for one in scene.fails().verdict.incidents if one.cause == "shm_exhausted"]
-
-    assert found == ([] if strength is None else [strength])
-
-
 def test_without_words_an_end_at_the_limit_is_possible() -> None:
     scene = training()
     scene.limited(RANK, ProcessLimits(address_bytes=2 * GIB))
@@ -366,62 +205,12 @@ def test_without_words_an_end_at_the_limit_is_possible() -> None:
     assert link(found, 1) == ("not_observed", "no line that says so was read: by its end and its bound alone")
 
 
-def test_without_words_an_end_with_dev_shm_brimful_is_possible() -> None:
-    scene = training()
-    scene.shm(0)
-
-    assert ("shm_exhausted", "possible") == ((found := primary(scene.fails())).cause, found.strength)
-
-
-@pytest.mark.parametrize("free_mib", [2, 60])
-def test_without_words_a_tmpfs_with_room_is_not_blamed(free_mib: int) -> None:
-    scene = training()
-    scene.shm(free_mib)
-
-    assert "shm_exhausted" not in causes(scene.fails())
-
-
-def test_without_words_another_tmpfs_is_not_blamed() -> None:
-    scene = training()
-    scene.shm(0, mount_point="/tmp")
-
-    assert "shm_exhausted" not in causes(scene.fails())
-
-
-def test_other_words_that_were_read_are_the_reason() -> None:
-    scene = training()
-    scene.read()
-    scene.shm(0)
-    scene.limited(RANK, ProcessLimits(address_bytes=2 * GIB))
-    scene.mapped(RANK, 2 * GIB)
-    scene.says("exception", "ValueError: no such label", what="ValueError")
-
-    assert not {"host_allocation_failed", "shm_exhausted"} & set(causes(scene.fails()))
-
-
-def test_who_fails_at_a_bound_after_a_worker_crashed_fails_because_of_that() -> None:
-    scene = training()
-    scene.shm(0)
-    scene.signal(WORKERS[0], 11, code=1)
-    scene.exit(WORKERS[0], 11)
-
-    assert "crash" == primary(scene.fails()).cause
-
-
 def test_a_launcher_that_fails_at_a_bound_is_not_looked_at() -> None:
     scene = training()
     scene.limited(LAUNCHER, ProcessLimits(address_bytes=2 * GIB))
     scene.mapped(LAUNCHER, 2 * GIB)
 
     assert "host_allocation_failed" not in causes(scene.fails())
-
-
-@pytest.mark.parametrize("code", [0, 137, 143])
-def test_without_words_an_end_that_somebody_asked_for_is_no_refusal(code: int) -> None:
-    scene = training()
-    scene.shm(0)
-
-    assert "shm_exhausted" not in causes(scene.fails(code << 8))
 
 
 def test_an_old_recording_without_limits_still_has_words() -> None:
@@ -431,16 +220,3 @@ def test_an_old_recording_without_limits_still_has_words() -> None:
 
     assert "likely" == found.strength
     assert link(found, 2)[1] == "which bound refused it was not seen: the limit of its address space was not read"
-
-
-def test_nothing_of_it_is_ever_proved() -> None:
-    scene = training()
-    scene.limited(RANK, ProcessLimits(address_bytes=2 * GIB))
-    scene.mapped(RANK, 2 * GIB)
-    scene.shm(0)
-    scene.memory_error(tgid=RANK, start_ns=start_of(RANK))
-    scene.no_space(tgid=RANK, start_ns=start_of(RANK))
-    report = scene.fails(after_ns=NS_PER_MS)
-
-    assert all(one.strength != "proved" for one in report.verdict.incidents if one.cause != "exited")
-    assert msgspec.to_builtins(report.verdict)
