@@ -92,7 +92,9 @@ class Founded(Protocol):
     def via(self) -> tuple[str, ...]: ...
 
 
-NO_VICTIM: frozenset[Cause] = frozenset({"exited", "crash", "cuda_oom", "pinned_host_memory", "inconclusive"})
+NO_VICTIM: frozenset[Cause] = frozenset({
+    "exited", "crash", "cuda_oom", "pinned_host_memory", "host_allocation_failed", "inconclusive",
+})  # fmt: skip
 """Nobody is known to have done anything to the process that such an incident is about."""
 
 _RFC_3339 = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(\.\d{1,3})?\d*Z")

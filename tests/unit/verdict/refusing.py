@@ -46,7 +46,7 @@ class Refusing(Scene):
         self.add(ProcessLooked(ts_ns=self.now_ns, source="proc", start_ns=start_of(pid), tgid=pid, limits=limits))
 
     def mapped(self, pid: int, size_bytes: int) -> None:
-        values = {"start_ns": start_of(pid), "tgid": pid, "peak_mapped_bytes": size_bytes}
+        values: dict[str, Any] = {"start_ns": start_of(pid), "tgid": pid, "peak_mapped_bytes": size_bytes}
         self.add(ProcessSample(ts_ns=self.now_ns, source="proc", **values))
 
     def shm(self, free_mib: int, size_mib: int = 64, mount_point: str = SHM) -> None:

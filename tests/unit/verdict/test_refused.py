@@ -17,11 +17,10 @@ def test_words_and_an_exit_make_it_likely_and_never_more() -> None:
     found = primary(scene.fails())
 
     assert ("host_allocation_failed", "likely") == (found.cause, found.strength)
-    assert "Probably an allocation of host memory was refused, and nobody was killed" == found.headline
+    assert "Probably an allocation of host memory was refused; nobody was killed" == found.headline
     assert link(found, 2) == (
         "present",
-        "its address space is limited to 2 GiB (RLIMIT_AS, ulimit -v): "
-        "2 GiB of that had been mapped 0 us before the refusal was told",
+        "its address space is limited to 2 GiB (RLIMIT_AS, ulimit -v): 2 GiB of that had been mapped 0 us before that",
     )
     assert "not_observed" == link(found, 1)[0]
     assert "ulimit -v" in found.remedies[0].do

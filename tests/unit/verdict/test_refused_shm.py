@@ -6,8 +6,8 @@ import pytest
 
 from tests.unit.verdict.refusing import causes, link, training
 from tests.unit.verdict.scenes import RANK, WORKERS, primary, start_of
-from tracer.events import ProcessLimits
-from tracer.units import GIB, NS_PER_MS, NS_PER_S
+from tracer.events import ProcessLimits, ProcessSample
+from tracer.units import GIB, MIB, NS_PER_MS, NS_PER_S
 
 
 def test_of_two_refusals_the_one_that_was_not_survived_is_told() -> None:
@@ -158,3 +158,15 @@ def test_nothing_of_it_is_ever_proved() -> None:
 
     assert all(one.strength != "proved" for one in report.verdict.incidents if one.cause != "exited")
     assert msgspec.to_builtins(report.verdict)
+
+
+@pytest.mark.parametrize(("mapped_mib", "first"), [(50, "Let rank 0 (pid 41210) keep no batches"), (2, "More room")])
+def test_who_has_most_of_it_mapped_is_told_to_keep_less(mapped_mib: int, first: str) -> None:
+    scene = training()
+    scene.shm(2)
+    start_ns = start_of(RANK)
+    values: dict[str, int] = {"rss_shmem_bytes": mapped_mib * MIB, "rss_anon_bytes": MIB}
+    scene.add(ProcessSample(ts_ns=scene.now_ns, source="proc", tgid=RANK, start_ns=start_ns, **values))  # type: ignore[arg-type]
+    scene.no_space()
+
+    assert primary(scene.fails()).remedies[0].do.startswith(first)

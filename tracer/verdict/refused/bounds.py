@@ -161,4 +161,4 @@ def _nothing(mapped: Mapped | None, machine: PressureSample | None, at_ns: int) 
 
 def _ago(seen_ns: int, at_ns: int) -> str:
     away_ns = seen_ns - at_ns
-    return f"{format_duration(abs(away_ns))} {'after' if away_ns > 0 else 'before'} the refusal was told"
+    return f"{format_duration(abs(away_ns))} {'after' if away_ns > 0 else 'before'} that"

@@ -79,8 +79,31 @@ def _too_large(asked_bytes: int) -> Remedy:
     )
 
 
-def of_shared_memory(room: Room | None, place: Place | None, workers: int) -> tuple[Remedy, ...]:
-    """For shared memory: both sharing strategies of torch.multiprocessing have their files in that tmpfs."""
+def of_shared_memory(
+    room: Room | None, place: Place | None, workers: int, holder: str | None = None
+) -> tuple[Remedy, ...]:
+    """For shared memory: both sharing strategies of torch.multiprocessing have their files in that tmpfs.
+
+    Args:
+        room: how full it was.
+        place: where the process ran.
+        workers: of DataLoaders.
+        holder: who has most of it mapped.
+    """
+    return (*((_kept(holder),) if holder is not None else ()), *_of_tmpfs(room, place, workers))
+
+
+def _kept(holder: str) -> Remedy:
+    return Remedy(
+        do=f"Let {holder} keep no batches as they come from a DataLoader: keep numbers (loss.item()), or clone() the "
+        "part that is needed.",
+        why="it has most of what lies in /dev/shm mapped: a tensor from a worker lies there as long as any view of it",
+        costs="a copy of what is kept",
+        verify=AGAIN,
+    )
+
+
+def _of_tmpfs(room: Room | None, place: Place | None, workers: int) -> tuple[Remedy, ...]:
     size = room.fill.size_bytes if room is not None else None
     wanted = None if size is None else max(2 * size, 64 * MIB)
     return (

@@ -17,6 +17,7 @@ from tracer.verdict import people
 from tracer.verdict.cuda.refusals import AT_ONCE_NS, BY_SIGNAL
 from tracer.verdict.deaths import Death
 from tracer.verdict.incident import TRAINING_ROLES, Case, Finding, belongs, doubt_caveats, strength
+from tracer.verdict.mechanisms.rules.shared_memory import HELD
 from tracer.verdict.model import Cause, Incident, Link, Status
 from tracer.verdict.refused import remedies
 from tracer.verdict.refused.bounds import Bound, address_space, bound, is_full
@@ -33,7 +34,7 @@ BRIM = 0.98
 Kind = Literal["host", "shm"]
 CAUSES: dict[Kind, Cause] = {"host": "host_allocation_failed", "shm": "shm_exhausted"}
 HEADLINES: dict[Kind, str] = {
-    "host": "an allocation of host memory was refused, and nobody was killed",
+    "host": "an allocation of host memory was refused; nobody was killed",
     "shm": f"{SHM} was full: shared memory was refused",
 }
 
@@ -192,7 +193,7 @@ def _finding(case: Case, refused: Refused) -> Finding:
     sure = strength(links, ("a text is no proof",)) if refused.lines and refused.sure else "possible"
     workers = sum(role.name == "dataloader_worker" for role in story.roles.values())
     if refused.kind == "shm":
-        advice = remedies.of_shared_memory(seen, victim.place, workers)
+        advice = remedies.of_shared_memory(seen, victim.place, workers, _holder(case, refused, seen))
     else:
         advice = remedies.of_allocation(reason, refused.asked_bytes, victim.place)
     text = f"{SURE[sure]}{HEADLINES[refused.kind]}"
@@ -215,6 +216,20 @@ def _finding(case: Case, refused: Refused) -> Finding:
             caveats=doubt_caveats(doubts),
         ),
     )
+
+
+def _holder(case: Case, refused: Refused, seen: Room | None) -> str | None:
+    """Who has most of what lies in /dev/shm mapped, where one has: such batches are kept, and do not wait."""
+    if seen is None:
+        return None
+    used = seen.fill.size_bytes - seen.fill.free_bytes
+    mapped = [
+        (sample.rss_shmem_bytes or 0, member.id)
+        for member in case.story.tree.members.values()
+        for sample in [s for s in member.samples if s.ts_ns <= refused.at_ns + NS_PER_S][-1:]
+    ]
+    most, who = max(mapped, default=(0, None))
+    return people.describe(case.story, who) if who is not None and used and most >= HELD * used else None
 
 
 def _refused(refused: Refused) -> Link:
@@ -252,7 +267,7 @@ def _ended(case: Case, refused: Refused) -> str:
     if not refused.lines:
         return f"{who}{death.status}; why was not seen"
     after_ns = max(death.at_ns - refused.lines[0].ts_ns, 0)
-    text = f"{who}{death.status} {format_duration(after_ns)} later"
+    text = f"{who}{death.status}, {format_duration(after_ns)} later"
     if went_on(case, refused.lines[0], death):
         return f"{text}, but a step was told in between"
     return f"{text}: that it was because of this is likely" if after_ns <= AT_ONCE_NS else text

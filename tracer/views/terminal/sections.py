@@ -43,7 +43,8 @@ def write_facts(page: Page, report: Report, incident: Incident) -> None:
     if len(incident.victims) > 1:
         _victims(page, incident.victims)
     elif victim is not None:
-        label = "process" if incident.cause in words.NO_VICTIM else "victim"
+        refused = incident.cause == "shm_exhausted" and incident.signal is None
+        label = "process" if refused or incident.cause in words.NO_VICTIM else "victim"
         _fact(page, label, _with_memory(victim))
     people = incident.victims or ((victim,) if victim is not None else ())
     _inner_pids(page, report.verdict, incident, people)
