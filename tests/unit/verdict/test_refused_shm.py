@@ -4,10 +4,11 @@
 import msgspec
 import pytest
 
-from tests.unit.verdict.refusing import causes, link, training
-from tests.unit.verdict.scenes import RANK, WORKERS, primary, start_of
+from tests.unit.verdict.refusing import Refusing, causes, link, training
+from tests.unit.verdict.scenes import LAUNCHER, RANK, WORKERS, primary, start_of
 from tracer.events import ProcessLimits, ProcessSample
 from tracer.units import GIB, MIB, NS_PER_MS, NS_PER_S
+from tracer.verdict.judge import judge
 
 
 def test_of_two_refusals_the_one_that_was_not_survived_is_told() -> None:
@@ -170,3 +171,19 @@ def test_who_has_most_of_it_mapped_is_told_to_keep_less(mapped_mib: int, first: 
     scene.no_space()
 
     assert primary(scene.fails()).remedies[0].do.startswith(first)
+
+
+@pytest.mark.parametrize(("code", "after_s", "blamed"), [(3, 1, True), (1, 1, False), (3, 60, False)])
+def test_of_a_shells_commands_only_the_one_that_it_failed_with_counts(code: int, after_s: int, blamed: bool) -> None:
+    scene, command = Refusing(), 43000
+    scene.begin()
+    scene.fork(command, LAUNCHER)
+    scene.seen(command, LAUNCHER, "grep", {})
+    scene.shm(0)
+    scene.pass_time(10 * NS_PER_S)
+    scene.exit(command, code << 8, comm="grep")
+    scene.pass_time(after_s * NS_PER_S)
+    scene.shm(60)  # there is room again
+    scene.pass_time(5 * NS_PER_S if after_s > 1 else 0)
+
+    assert ("shm_exhausted" in causes(judge(scene.finish(3 << 8)))) == blamed

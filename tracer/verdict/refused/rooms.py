@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How full /dev/shm was when shared memory was refused."""
 
+from bisect import bisect_left, bisect_right
+
 import msgspec
 
 from tracer.events import TmpfsFill, TmpfsSample
@@ -34,13 +36,11 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
 
 def room(case: Case, at_ns: int) -> Room | None:
     """`None`: it was not looked at just then. What did not change since is not written: then the last look counts."""
-    fills = [
-        (fill, sample)
-        for sample in case.story.of(TmpfsSample)
-        for fill in sample.mounts
-        if fill.mount_point == SHM and sample.ts_ns <= at_ns + AFTER_NS
-    ]
-    near = [one for one in fills if one[1].ts_ns >= at_ns - BEFORE_NS] or fills[-1:]
+    samples = case.story.of(TmpfsSample)
+    until = bisect_right(samples, at_ns + AFTER_NS, key=_ts_ns)
+    since = bisect_left(samples, at_ns - BEFORE_NS, key=_ts_ns)
+    near = [one for sample in samples[since:until] for one in _fills(sample)]
+    near = near or next((found for sample in reversed(samples[:since]) if (found := _fills(sample))), [])
     if not near:
         return None
     fill, sample = min(near, key=lambda one: one[0].free_bytes)
@@ -48,3 +48,11 @@ def room(case: Case, at_ns: int) -> Room | None:
     when = f"{format_duration(abs(away_ns))} {'after' if away_ns > 0 else 'before'} that"
     statement = f"{SHM} had {format_bytes(fill.free_bytes)} of {format_bytes(fill.size_bytes)} free {when}"
     return Room(fill=fill, sample=sample, statement=statement)
+
+
+def _fills(sample: TmpfsSample) -> list[tuple[TmpfsFill, TmpfsSample]]:
+    return [(fill, sample) for fill in sample.mounts if fill.mount_point == SHM]
+
+
+def _ts_ns(sample: TmpfsSample) -> int:
+    return sample.ts_ns
