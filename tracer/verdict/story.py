@@ -57,6 +57,7 @@ class Story:
         for event in events:
             unique.setdefault(event.seq, event)
         self.events: Sequence[AnyEvent] = sorted(unique.values(), key=lambda e: (e.ts_ns, e.seq))
+        self.left_out = left_out
         self.missing_events = (max(unique) + 1 - len(unique) - left_out) if unique else 0
         self.tree = Tree.of(self.events)
         self._by_kind: dict[type[Event], Sequence[Event]] = {}

@@ -191,7 +191,7 @@ def _staircase(case: Case, finding: Finding) -> Sign:
     steps = picture.staircase if picture is not None else None
     if steps is None:
         told = sum(mark.at_ns <= finding.at_ns for mark in marks_of(case.story).epochs)
-        text = f"too few looks in each of {told - 1} epochs, or hardly any growth in them"
+        text = f"each of {told - 1} epochs was too short to look into (6 s are needed), or added hardly anything"
         if picture is None:
             text = "how the limit filled was not seen"
         elif told <= LEAST_EPOCHS:

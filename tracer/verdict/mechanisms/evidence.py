@@ -172,7 +172,7 @@ def gather(case: Case, kill: Kill, shortage: Shortage) -> Evidence | None:
         calls_watched=case.cuda.watched_at_all,
         rate_bytes_per_s=rate(course, kill.at_ns, from_ns),
         doing=doing(story, marks, kill.at_ns),
-        epochs=marks.epochs,
+        epochs=() if story.left_out else marks.epochs,  # how it grew within one is not known then
         doubts=story.doubts(from_ns, kill.at_ns),
         seqs=tuple(e.seq for e in (mark, limit.tasks) if e is not None),
     )  # fmt: skip

@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether memory grew once an epoch, in steps, or all along: the same growth, and not the same mistake."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
+from operator import itemgetter
 from typing import NamedTuple
 
-from tracer.units import MIB, format_bytes
+from tracer.units import MIB, NS_PER_S, format_bytes
 from tracer.verdict.marks import Mark
 from tracer.verdict.mechanisms.model import Staircase
 
 LEAST_EPOCHS = 3
 """Whole ones: two steps may be by chance."""
-LEAST_LOOKS = 6
-"""In each: with fewer nobody can tell when within it something grew."""
+LEAST_EPOCH_NS = 6 * NS_PER_S
+"""Looks come once a second: in a shorter epoch nobody can tell when within it something grew."""
+LOOK_NS = NS_PER_S
+"""What did not change is not written: between two looks further apart it grew in the last moment."""
 LEAST_STEP_BYTES = 4 * MIB
 PARTS = 12
 """An epoch is looked at in so many parts."""
@@ -30,19 +34,20 @@ class Course(NamedTuple):
     looks: Sequence[tuple[int, int]]
 
     def at(self, at_ns: int) -> float:
-        """In a straight line between two looks."""
-        before = self.looks[0]
-        for look in self.looks:
-            if look[0] > at_ns:
-                span_ns = look[0] - before[0]
-                part = (at_ns - before[0]) / span_ns if span_ns > 0 else 1.0
-                return before[1] + (look[1] - before[1]) * min(max(part, 0.0), 1.0)
-            before = look
-        return before[1]
+        """In a straight line from one look to the next."""
+        place = bisect_right(self.looks, at_ns, key=itemgetter(0))
+        if place == 0:
+            return self.looks[0][1]
+        if place == len(self.looks):
+            return self.looks[-1][1]
+        (before_ns, before), (after_ns, after) = self.looks[place - 1], self.looks[place]
+        from_ns = max(before_ns, after_ns - LOOK_NS)
+        part = (at_ns - from_ns) / (after_ns - from_ns) if after_ns > from_ns else 1.0
+        return before + (after - before) * max(part, 0.0)
 
 
 def staircase(looks: Sequence[tuple[int, int]], epochs: Sequence[Mark], until_ns: int) -> Staircase | None:
-    """`None`: too few epochs were seen, or too few looks in one, or nothing grew.
+    """`None`: too few epochs were seen, or one was too short, or nothing grew.
 
     Args:
         looks: when, and how many bytes were held.
@@ -56,10 +61,9 @@ def staircase(looks: Sequence[tuple[int, int]], epochs: Sequence[Mark], until_ns
     # The first one has the start of everything in it.
     spans = spans[1:] if len(spans) > LEAST_EPOCHS else spans
     course = Course(looks)
-    counts = [sum(begin <= at_ns < end for at_ns, _ in looks) for begin, end in spans]
     grown = [course.at(end) - course.at(begin) for begin, end in spans]
     mean = sum(grown) / len(grown)
-    if min(counts) < LEAST_LOOKS or mean < LEAST_STEP_BYTES:
+    if min(end - begin for begin, end in spans) < LEAST_EPOCH_NS or mean < LEAST_STEP_BYTES:
         return None
     share = _in_steps(course, spans)
     once = share >= IN_STEPS and min(grown) >= EACH * mean

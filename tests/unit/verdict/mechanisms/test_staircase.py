@@ -10,16 +10,21 @@ from tracer.verdict.mechanisms.staircase import staircase
 EPOCH_S = 10
 
 
-def epochs(number, known_by="log"):
+def epochs(number, epoch_s, known_by="log"):
     return [
-        Mark(at_ns=n * EPOCH_S * NS_PER_S, number=float(n), known_by=known_by, text=f"epoch {n}", evidence=n)
+        Mark(at_ns=n * epoch_s * NS_PER_S, number=float(n), known_by=known_by, text=f"epoch {n}", evidence=n)
         for n in range(number)
     ]
 
 
-def looks(held, until_s, every_s=1.0):
-    times = [every_s * n for n in range(int(until_s / every_s) + 1)]
-    return [(round(at_s * NS_PER_S), round(held(at_s) * MIB)) for at_s in times]
+def looks(held, until_s, epoch_s):
+    """Once a second; what did not change is not written."""
+    found = []
+    for second in range(until_s + 1):
+        size = round(held(second * EPOCH_S / epoch_s) * MIB)
+        if not found or found[-1][1] != size:
+            found.append((second * NS_PER_S, size))
+    return found
 
 
 def at_the_end_of_each(at_s):
@@ -32,8 +37,8 @@ def all_along(at_s):
     return 100 + 4 * at_s
 
 
-def judged(held, *, number=5, every_s=1.0, until_s=45, **kind):
-    return staircase(looks(held, until_s, every_s), epochs(number, **kind), until_s * NS_PER_S)
+def judged(held, *, number=5, until_s=45, epoch_s=EPOCH_S, **kind):
+    return staircase(looks(held, until_s, epoch_s), epochs(number, epoch_s, **kind), until_s * NS_PER_S)
 
 
 def test_a_step_at_the_end_of_each_epoch_is_a_staircase():
@@ -68,9 +73,9 @@ def test_how_epochs_were_told_apart_is_said_where_it_was_not_by_the_log():
 
 
 @pytest.mark.parametrize(
-    "more", [{"number": 3, "until_s": 29}, {"number": 0}, {"every_s": 3.0}, {"until_s": 5}], ids=repr
+    "more", [{"number": 3, "until_s": 29}, {"number": 0}, {"epoch_s": 5, "number": 9}, {"until_s": 5}], ids=repr
 )
-def test_of_too_few_epochs_or_looks_nothing_is_said(more):
+def test_of_too_few_or_too_short_epochs_nothing_is_said(more):
     assert judged(at_the_end_of_each, **more) is None
 
 
@@ -79,4 +84,4 @@ def test_of_hardly_any_growth_nothing_is_said():
 
 
 def test_without_a_look_nothing_is_said():
-    assert staircase([], epochs(5), 45 * NS_PER_S) is None
+    assert staircase([], epochs(5, EPOCH_S), 45 * NS_PER_S) is None
