@@ -12,6 +12,7 @@ from tracer.events import Attached, ProcessId
 from tracer.verdict.cuda.facts import Cuda
 from tracer.verdict.deaths import Death, find_deaths
 from tracer.verdict.kills import Kills, find_kills
+from tracer.verdict.marks import Marks, marks_of
 from tracer.verdict.model import Incident, Link, Reconciliation, Rung, Status, Strength
 from tracer.verdict.people import lineage
 from tracer.verdict.reconcile import reconcile
@@ -54,6 +55,11 @@ class Case:
     def cuda(self) -> Cuda:
         """What was seen of CUDA."""
         return Cuda(self.story, self.deaths)
+
+    @cached_property
+    def marks(self) -> Marks:
+        """Epochs and steps over time."""
+        return marks_of(self.story)
 
     @cached_property
     def counters(self) -> Reconciliation | None:

@@ -4,6 +4,7 @@
 Of one writer alone: that several ranks tell of the same epoch makes it no more than one.
 """
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -188,7 +189,7 @@ def _starts_of_workers(story: Story) -> Iterator[Mark]:
     rank = 0 if 0 in ranks.values() else min(ranks.values())
     starts = max((list(_generations(spans)) for loader, spans in loaders.items() if ranks[loader] == rank), key=len)
     for number, at_ns in enumerate(starts):
-        seq = next(e.seq for e in story.events if e.ts_ns >= at_ns)
+        seq = story.events[bisect_left(story.events, at_ns, key=lambda event: event.ts_ns)].seq
         text = f"DataLoader workers, start {number + 1}"
         yield Mark(at_ns=at_ns, number=float(number), known_by="workers", text=text, evidence=seq)
 

@@ -14,7 +14,6 @@ from tracer.verdict import people
 from tracer.verdict.confirm.model import Checklist, Seen, Sign, SignName, Step
 from tracer.verdict.incident import Case, Finding
 from tracer.verdict.kills import Kill
-from tracer.verdict.marks import marks_of
 from tracer.verdict.mechanisms.staircase import LEAST_EPOCHS
 from tracer.verdict.model import Incident
 from tracer.verdict.verify import run_again, until_an_epoch
@@ -190,7 +189,7 @@ def _staircase(case: Case, finding: Finding) -> Sign:
     picture = finding.incident.picture
     steps = picture.staircase if picture is not None else None
     if steps is None:
-        told = sum(mark.at_ns <= finding.at_ns for mark in marks_of(case.story).epochs)
+        told = sum(mark.at_ns <= finding.at_ns for mark in case.marks.epochs)
         text = f"each of {told - 1} epochs was too short to look into (6 s are needed), or added hardly anything"
         if picture is None:
             text = "how the limit filled was not seen"

@@ -18,7 +18,7 @@ from tracer.units import MIB, NS_PER_MS, NS_PER_S
 from tracer.verdict.incident import Case
 from tracer.verdict.kills import Kill
 from tracer.verdict.limit import Shortage
-from tracer.verdict.marks import Mark, marks_of
+from tracer.verdict.marks import Mark
 from tracer.verdict.mechanisms.filled import Filled, Limited, limited, looks_of
 from tracer.verdict.mechanisms.holdings import Holding, anon_at, holdings, inherited, is_there
 from tracer.verdict.mechanisms.said import Doing, doing
@@ -146,7 +146,7 @@ def gather(case: Case, kill: Kill, shortage: Shortage) -> Evidence | None:
         outside = max(0, min(foreign, now.anon_bytes - sum(one.own_bytes for one in people) - (copied or 0)))
     caches = [look.cache_bytes or 0 for look in limit.looks if look.at_ns >= from_ns]
     held, held_before = case.cuda.held(kill.at_ns), case.cuda.held(from_ns)
-    mark, marks = kill.mark, marks_of(story)
+    mark, marks = kill.mark, case.marks
     return Evidence(
         limited=limit,
         at_ns=kill.at_ns,
