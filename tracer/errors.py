@@ -7,6 +7,7 @@ OomtraceError
 ├── InputError              a file or text cannot be read or understood      exit 3
 │   └── RecordingError      a recording is not one, or is damaged
 ├── PermissionDenied        the kernel or the system said no                 exit 4
+├── PackageMissing          a library that this one thing needs is missing   exit 5
 └── KernelUnavailable       this kernel or machine cannot do what is needed  exit 5
     ├── LoaderFailed        the loader child could not compile, load or attach
     └── CgroupUnavailable   no memory cgroup can be made here
@@ -66,6 +67,20 @@ class InputError(OomtraceError):
 
 class RecordingError(InputError):
     """A recording is not one, or is damaged beyond its torn tail."""
+
+
+class PackageMissing(OomtraceError):
+    """A library that this one thing needs, and all others do not, is not installed.
+
+    Args:
+        package: its name.
+        what: what needs it.
+        next_command: what installs it.
+    """
+
+    def __init__(self, package: str, what: str, *, next_command: str) -> None:
+        super().__init__(f"{what} needs the Python package {package}, which is not installed")
+        self.package, self.next_command = package, next_command
 
 
 class PermissionDenied(OomtraceError):

@@ -3,13 +3,14 @@
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
 from tracer.cli.outfile import new_file, standard_output
-from tracer.errors import UsageError
+from tracer.errors import PackageMissing, UsageError
 from tracer.job.identity import find_caller
 from tracer.recording import read_recording
 
@@ -44,8 +45,20 @@ def _json(judged: "Judged", out: BinaryIO) -> None:
     out.write(document.render(judged.report).encode())
 
 
+def _perfetto(judged: "Judged", out: BinaryIO) -> None:
+    try:
+        from tracer.views import perfetto
+    except ModuleNotFoundError as error:
+        if error.name not in {"perfetto", "google", "google.protobuf"}:
+            raise
+        install = shlex.join((sys.executable, "-m", "pip", "install", "perfetto"))
+        raise PackageMissing("perfetto", "a trace for Perfetto", next_command=install) from error
+    perfetto.write(judged.tracks, judged.rows(all_of_them=False), out)
+
+
 FORMATS: Mapping[str, Format] = {
     "html": Format("one page for people, which needs nothing but a browser", _html, binary=True),
+    "perfetto": Format("a trace for ui.perfetto.dev and trace_processor", _perfetto, binary=True),
     "json": Format("the verdict as one JSON document", _json),
 }
 

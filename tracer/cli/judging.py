@@ -4,6 +4,7 @@
 Imported when it is needed and not before: rules and `rich` have no place in memory while a job runs.
 """
 
+from collections.abc import Iterator
 from functools import cached_property
 
 import msgspec
@@ -15,6 +16,7 @@ from tracer.verdict.judge import judge_case
 from tracer.verdict.model import Report
 from tracer.verdict.story import Story
 from tracer.verdict.thinning import Thinning, few_enough
+from tracer.verdict.tracks import Row, Samples, Tracks, lay
 from tracer.views import document, terminal
 
 
@@ -48,6 +50,17 @@ class Judged:
             return report
         verdict = msgspec.structs.replace(report.verdict, caveats=(*report.verdict.caveats, *said))
         return msgspec.structs.replace(report, verdict=verdict)
+
+    @cached_property
+    def tracks(self) -> Tracks:
+        """The same along time."""
+        return lay(self.case, self.report)
+
+    def rows(self, *, all_of_them: bool) -> Iterator[Row]:
+        """Samples as rows: all that the recording has, read anew, or those that were judged."""
+        samples = Samples(self.case.story)
+        for event in self.recording if all_of_them else self.case.story.events:
+            yield from samples.rows(event)
 
 
 def report_on(recording: RecordingReader) -> Report:
