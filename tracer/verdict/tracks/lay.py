@@ -25,6 +25,7 @@ def lay(case: Case, report: Report) -> Tracks:
     ordered = sorted(moments(case, report), key=lambda one: (one.at_ns, one.kind != "incident"))
     header = case.story.header
     incidents = report.verdict.incidents
+    limit = incidents[report.verdict.primary].limit if incidents else None
     return Tracks(
         host=header.hostname if header is not None else None,
         kernel=header.kernel_release if header is not None else None,
@@ -32,6 +33,7 @@ def lay(case: Case, report: Report) -> Tracks:
         from_ns=from_ns,
         to_ns=to_ns,
         at_ns=moment_of(case, report, incidents[report.verdict.primary]) if incidents else None,
+        limit_cgroups=() if limit is None else limit.cgroups or ((limit.cgroup,) if limit.cgroup is not None else ()),
         actors=tuple(actors(case, report, from_ns, to_ns)),
         moments=tuple(ordered),
         spans=tuple(_reclaim(case)),
@@ -52,13 +54,13 @@ def _reclaim(case: Case) -> Iterator[Span]:
         assert isinstance(cgroup_id, int)
         before: ReclaimSample | None = None
         for now in samples:
-            span = _span(before, now, paths.get(cgroup_id, f"cgroup {cgroup_id}"))
+            span = _span(before, now, paths.get(cgroup_id))
             if span is not None:
                 yield span
             before = now
 
 
-def _span(before: ReclaimSample | None, now: ReclaimSample, path: str) -> Span | None:
+def _span(before: ReclaimSample | None, now: ReclaimSample, path: str | None) -> Span | None:
     limit_runs = now.memcg_runs - (before.memcg_runs if before is not None else 0)
     machine_runs = now.direct_runs - (before.direct_runs if before is not None else 0)
     stall_ns = now.memcg_stall_ns + now.direct_stall_ns
@@ -70,7 +72,8 @@ def _span(before: ReclaimSample | None, now: ReclaimSample, path: str) -> Span |
         from_ns=earliest if before is None else max(before.ts_ns, earliest),
         to_ns=now.ts_ns,
         cgroup_id=now.cgroup_id,
-        cgroup=path,
+        cgroup=path if path is not None else f"cgroup {now.cgroup_id}",
+        of_job=path is not None,
         what=f"{limit_runs + machine_runs} runs, tasks stalled {format_duration(stall_ns)} in all",
         facts={"runs_at_limit": limit_runs, "runs_for_machine": machine_runs, "stall_ns": stall_ns},
     )

@@ -71,6 +71,8 @@ class Span(Struct, frozen=True, kw_only=True):
     to_ns: int
     cgroup_id: int
     cgroup: str
+    of_job: bool
+    """The cgroup is the job's, one of its processes', or one that these lie in."""
     what: str
     facts: Facts = {}
 
@@ -93,6 +95,8 @@ class Tracks(Struct, frozen=True, kw_only=True):
     to_ns: int = 0
     at_ns: int | None = None
     """Of the primary incident."""
+    limit_cgroups: tuple[str, ...] = ()
+    """Whose limit was hit in the primary incident; several where they cannot be told apart."""
     actors: tuple[Actor, ...] = ()
     moments: tuple[Moment, ...] = ()
     """In time order."""

@@ -65,12 +65,11 @@ class Packets:
             packet.system_info.utsname.release = legible(kernel)
             self._write(packet)
 
-    def track(self, name: str, *, parent: int | None = None, rank: int | None = None) -> int:
+    def track(self, name: str, *, parent: int | None, rank: int) -> int:
         """A track for slices and instants, or one that others stand below."""
         descriptor, packet = self._described(name, parent)
         descriptor.child_ordering = TrackDescriptor.EXPLICIT
-        if rank is not None:
-            descriptor.sibling_order_rank = rank
+        descriptor.sibling_order_rank = rank
         self._write(packet)
         return self._uuid
 
@@ -92,6 +91,7 @@ class Packets:
         """A track of numbers."""
         descriptor, packet = self._described(name, parent)
         descriptor.sibling_order_rank = rank
+        descriptor.counter.y_axis_share_key = str(unit)  # what stands side by side is drawn to one scale
         if isinstance(unit, str):
             descriptor.counter.unit_name = unit
         else:

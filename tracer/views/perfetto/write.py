@@ -39,8 +39,12 @@ COUNTERS: dict[str, dict[str, tuple[str, Unit]]] = {
 }
 """What is drawn of a subject, from the top down."""
 _OF_MEMORY = ("rss_anon_bytes", "rss_shmem_bytes", "swap_bytes", "rss_file_bytes")
-_RANKS = {"verdict": 0, "kernel": 1, "log": 2, "cgroup": 3, "machine": 4, "device": 5, "device_process": 6}
-"""Of the tracks that are no process's."""
+_OOM, _CGROUPS = "OOM", "cgroups"
+"""Groups stand in the order of their names, whatever is said of that: capital letters come first."""
+_VERDICT, _LOG, _OTHERS = "verdict", "the job's log", "not of the job"
+_LANES = {_VERDICT: 0, _LOG: 1, _OTHERS: 2}
+_ELSEWHERE = "reclaim of others"
+_LANES = {_VERDICT: 0, _LOG: 1, _OTHERS: 2}
 
 
 def write(tracks: Tracks, rows: Iterable[Row], out: BinaryIO) -> None:
@@ -52,7 +56,7 @@ class _Trace:
     def __init__(self, tracks: Tracks, packets: Packets) -> None:
         self._tracks = tracks
         self._packets = packets
-        self._named: dict[tuple[str, str], int] = {}
+        self._named: dict[tuple[int | None, str], int] = {}
         self._people: dict[ProcessId, int] = {}
         self._counters: dict[tuple[str, str, str], int] = {}
         self._last: dict[int, float] = {}
@@ -60,15 +64,14 @@ class _Trace:
     def write(self, rows: Iterable[Row]) -> None:
         tracks, packets = self._tracks, self._packets
         packets.begin(tracks.readings, tracks.kernel)
-        self._track("verdict", "oomtrace: verdict")
+        self._lane(_VERDICT)
         for actor in tracks.actors:
             self._people[actor.id] = packets.process(actor)
             packets.begin_slice(self._people[actor.id], actor.began_ns, _life(actor), "process", _facts(actor))
         for span in tracks.spans:
-            # A track of its own below the cgroup: spans follow each other and never overlap.
-            lane = self._track(
-                "reclaim", "reclaim", parent=self._track("cgroup", _cgroup(span.cgroup)), key=span.cgroup
-            )
+            # A track of its own: spans of one cgroup follow each other and never overlap.
+            above = self._cgroup(span.cgroup) if span.of_job else self._track(None, _ELSEWHERE)
+            lane = self._track(above, "reclaim" if span.of_job else span.cgroup)
             packets.begin_slice(lane, span.from_ns, span.what, "reclaim", span.facts)
             packets.end_slice(lane, span.to_ns)
         self._moments()
@@ -98,10 +101,8 @@ class _Trace:
         if moment.actor is not None and moment.actor in self._people:
             return self._people[moment.actor]
         if moment.kind == "incident":
-            return self._track("verdict", "oomtrace: verdict")
-        if moment.kind == "log":
-            return self._track("log", "the job's log")
-        return self._track("kernel", "not of the job")
+            return self._lane(_VERDICT)
+        return self._lane(_LOG if moment.kind == "log" else _OTHERS)
 
     def _row(self, row: Row) -> None:
         subject = row.subject
@@ -124,9 +125,8 @@ class _Trace:
     def _parent_of(self, subject: Subject) -> int:
         if subject.id is not None:
             known = self._people.get(subject.id)
-            return known if known is not None else self._track("kernel", "not of the job")
-        name = _cgroup(subject.name) if subject.kind == "cgroup" else subject.name
-        return self._track(subject.kind, name)
+            return known if known is not None else self._lane(_OTHERS)
+        return self._cgroup(subject.name) if subject.kind == "cgroup" else self._track(None, subject.name)
 
     def _let_go(self, actor: Actor) -> None:
         """A process that has ended holds nothing: else its last numbers would be drawn to the end."""
@@ -135,16 +135,19 @@ class _Trace:
             if counter is not None and self._last.get(counter):
                 self._packets.value(counter, actor.ended_ns, 0)
 
-    def _track(self, kind: str, name: str, *, parent: int | None = None, key: str = "") -> int:
-        known = self._named.get((kind, key or name))
+    def _lane(self, name: str) -> int:
+        return self._track(self._track(None, _OOM), name, rank=_LANES[name])
+
+    def _cgroup(self, path: str) -> int:
+        """The one whose limit was hit stands first, of the others the innermost."""
+        hit = path in self._tracks.limit_cgroups
+        return self._track(self._track(None, _CGROUPS), path, rank=0 if hit else 10_000 - len(path))
+
+    def _track(self, parent: int | None, name: str, *, rank: int = 0) -> int:
+        known = self._named.get((parent, name))
         if known is None:
-            known = self._packets.track(name, parent=parent, rank=_RANKS.get(kind))
-            self._named[kind, key or name] = known
+            known = self._named[parent, name] = self._packets.track(name, parent=parent, rank=rank)
         return known
-
-
-def _cgroup(path: str) -> str:
-    return f"cgroup {path}"
 
 
 def _life(actor: Actor) -> str:
