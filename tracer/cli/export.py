@@ -56,10 +56,27 @@ def _perfetto(judged: "Judged", out: BinaryIO) -> None:
     perfetto.write(judged.tracks, judged.rows(all_of_them=False), out)
 
 
+def _csv(judged: "Judged", out: BinaryIO) -> None:
+    from tracer.views import table
+
+    utc, incident_ns = judged.case.story.utc, judged.tracks.at_ns
+    table.write(judged.rows(all_of_them=True), out, utc=utc, incident_ns=incident_ns)
+
+
+def _markdown(judged: "Judged", out: BinaryIO) -> None:
+    from tracer.verdict.tracks import kernel_lines
+    from tracer.views import markdown
+
+    said = kernel_lines(judged.case.story, judged.tracks.at_ns)
+    out.write(markdown.render(judged.report, said).encode())
+
+
 FORMATS: Mapping[str, Format] = {
     "html": Format("one page for people, which needs nothing but a browser", _html, binary=True),
     "perfetto": Format("a trace for ui.perfetto.dev and trace_processor", _perfetto, binary=True),
     "json": Format("the verdict as one JSON document", _json),
+    "csv": Format("the samples as a table, one row for each sample and process, cgroup, ...", _csv),
+    "markdown": Format("the report, for an issue tracker", _markdown),
 }
 
 
@@ -73,6 +90,9 @@ class ExportCommand:
     name = "export"
     examples = (
         ("A page for somebody who was not there", "oomtrace export run.oomtrace --to html --output run.html"),
+        ("To look at it in ui.perfetto.dev", "oomtrace export run.oomtrace --to perfetto --output run.pftrace"),
+        ("For an issue tracker", "oomtrace export run.oomtrace --to markdown"),
+        ("Every sample, for a spreadsheet or pandas", "oomtrace export run.oomtrace --to csv --output run.csv"),
         ("The verdict for a program", "oomtrace export run.oomtrace --to json --output verdict.json"),
     )  # fmt: skip
 

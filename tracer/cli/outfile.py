@@ -58,6 +58,10 @@ def standard_output() -> Iterator[BinaryIO]:
     Raises:
         OSError: it takes no more.
     """
+    if sys.stdout is None:  # we were started without one
+        with open(os.devnull, "wb") as nowhere:
+            yield nowhere
+        return
     sys.stdout.flush()
     yield sys.stdout.buffer
     sys.stdout.buffer.flush()

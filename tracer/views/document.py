@@ -5,7 +5,7 @@ import json
 
 import msgspec
 
-from tracer.verdict.model import Report
+from tracer.verdict.model import VERDICT_SCHEMA, Report, Verdict
 
 Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
 
@@ -24,6 +24,22 @@ def render_document(content: msgspec.Struct) -> str:
     document = _without_lone_surrogates(msgspec.to_builtins(content))
     text = json.dumps(document, indent=2, ensure_ascii=True, allow_nan=False)
     return text.replace("\x7f", "\\u007f") + "\n"
+
+
+def schema() -> str:
+    """The JSON Schema of the verdict document, as it is shipped beside this file (`verdict.schema.json`).
+
+    A later version of the document may have more fields: what is not in the schema is allowed.
+    """
+    document = msgspec.json.schema(Verdict)
+    described = document["$defs"]["Verdict"]["properties"]
+    described["schema"] = {"const": VERDICT_SCHEMA}
+    head = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:{VERDICT_SCHEMA.replace('/', ':').replace('.', ':')}",
+        "title": f"The verdict of oomtrace ({VERDICT_SCHEMA})",
+    }
+    return json.dumps({**head, **document}, indent=1, ensure_ascii=True) + "\n"
 
 
 def _without_lone_surrogates(value: Json) -> Json:
