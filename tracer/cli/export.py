@@ -49,9 +49,9 @@ def _perfetto(judged: "Judged", out: BinaryIO) -> None:
     try:
         from tracer.views import perfetto
     except ModuleNotFoundError as error:
-        if error.name not in {"perfetto", "google", "google.protobuf"}:
+        if (error.name or "").partition(".")[0] not in {"perfetto", "google"}:
             raise
-        install = shlex.join((sys.executable, "-m", "pip", "install", "perfetto"))
+        install = shlex.join((sys.executable, "-m", "pip", "install", "--upgrade", "perfetto"))
         raise PackageMissing("perfetto", "a trace for Perfetto", next_command=install) from error
     perfetto.write(judged.tracks, judged.rows(all_of_them=False), out)
 

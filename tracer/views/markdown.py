@@ -26,7 +26,7 @@ _RATE = r"[KMGT]iB/s[.,;)]*"
 _PLAIN = re.compile(f"{_WORD}|{_CLOCK}|{_RATE}")
 _NUMBERED = re.compile(r"^(\d+)([.)])")
 """Would begin a list."""
-_LINKS = re.compile(r"www\.|^\(*[Gg][Hh]-?\d|^[\"'(]*[0-9a-f]{7,64}[\"').,:;]*$|\.(?:com|org|net|io|dev)\b")
+_LINKS = re.compile(r"www\.|(?<![A-Za-z0-9])(?:[Gg][Hh]-?\d|[0-9a-f]{7,64}(?![A-Za-z0-9]))")
 """What trackers make links of though it looks plain: addresses, numbers of issues, hashes of commits."""
 _OPERATORS = {"->": "→", ">": "\\>", "-": "\\-", "+": "\\+", "=": "\\=", "·": "·"}
 _SIGNS = {"present": "✓", "absent": "✗", "not_observed": "?"}
@@ -221,7 +221,7 @@ def _timeline(report: Report) -> list[str]:
         text = f"{entry.text} ({', '.join(notes)})" if notes else entry.text
         what = f"**{entry.kind}**" if entry.primary else entry.kind
         rows.append((when, what, prose(entry.who), prose(text)))
-    zero = f"0 is {moment(incident.at)}." if incident.at is not None else ""
+    zero = f"0 is {prose(moment(incident.at))}." if incident.at is not None else ""
     return ["### Timeline", "", *((zero, "") if zero else ()), *_table(("When", "What", "Who", ""), rows)]
 
 
