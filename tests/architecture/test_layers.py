@@ -25,6 +25,7 @@ BREAKS = [
     ("rich", "cli/run.py", "import rich.console"),
     ("jinja2", "views/document.py", "import jinja2"),
     ("psutil", "job/launch.py", "import psutil"),
+    ("perfetto", "cli/export.py", "import perfetto"),
     ("shtab", "cli/helping.py", "import shtab"),
     ("pynvml", "sources/gpu.py", "import pynvml"),
     ("pure", "verdict/judge.py", "import os"),

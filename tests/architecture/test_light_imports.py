@@ -8,10 +8,11 @@ import pytest
 
 from tests.architecture.checkout import ROOT
 
-HEAVY = ("bcc", "rich", "jinja2", "asyncio", "pydantic", "shtab", "difflib", "pynvml")
+HEAVY = ("bcc", "rich", "jinja2", "asyncio", "pydantic", "shtab", "difflib", "pynvml", "perfetto", "google")
 RESIDENT = (
     "tracer.cli",
     "tracer.cli.commands",
+    "tracer.cli.export",
     "tracer.cli.run",
     "tracer.cli.attach",
     "tracer.cli.stop",
