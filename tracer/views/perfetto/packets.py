@@ -28,6 +28,10 @@ _SEQUENCE = 1
 _FIRST_UUID = 0x6F6F6D00_00000000
 """Tracks of this trace; "oom", so that traces laid side by side can be told apart."""
 
+_MOST = (1 << 63) - 1
+_MOST_PID = (1 << 31) - 1
+"""What the fields hold. A damaged recording, or a forged one, may have numbers that no machine has."""
+
 
 class Packets:
     """Writes packets, and gives tracks their numbers."""
@@ -57,7 +61,7 @@ class Packets:
                 (BUILTIN_CLOCK_MONOTONIC, reading.monotonic_ns),
                 (BUILTIN_CLOCK_BOOTTIME, reading.boottime_ns),
             ):
-                packet.clock_snapshot.clocks.add(clock_id=clock, timestamp=value_ns)
+                packet.clock_snapshot.clocks.add(clock_id=clock, timestamp=_moment(value_ns))
             self._write(packet)
         if kernel is not None:
             packet = self._packet()
@@ -78,7 +82,7 @@ class Packets:
         packet = self._packet()
         descriptor = packet.track_descriptor
         descriptor.uuid = self._uuid = self._uuid + 1
-        descriptor.process.pid = actor.id.tgid
+        descriptor.process.pid = max(0, min(actor.id.tgid, _MOST_PID))
         descriptor.process.process_name = legible(actor.name)
         if actor.role is not None:
             descriptor.process.process_labels.append(actor.role)
@@ -103,7 +107,7 @@ class Packets:
         """A number from a moment on."""
         packet = self._event(track, at_ns, TrackEvent.TYPE_COUNTER)
         if isinstance(value, int):
-            packet.track_event.counter_value = value
+            packet.track_event.counter_value = _whole(value)
         else:
             packet.track_event.double_counter_value = value
         self._write(packet)
@@ -151,7 +155,7 @@ class Packets:
 
     def _event(self, track: int, at_ns: int, kind: int) -> Any:
         packet = self._packet()
-        packet.timestamp = at_ns
+        packet.timestamp = _moment(at_ns)
         packet.track_event.type = kind
         packet.track_event.track_uuid = track
         return packet
@@ -166,10 +170,18 @@ class Packets:
         packet.track_event.categories.append(category)
         for key, value in facts.items():
             if isinstance(value, int):
-                packet.track_event.debug_annotations.add(name=key, int_value=value)
+                packet.track_event.debug_annotations.add(name=legible(key), int_value=_whole(value))
             else:
-                packet.track_event.debug_annotations.add(name=key, string_value=legible(value))
+                packet.track_event.debug_annotations.add(name=legible(key), string_value=legible(value))
         return packet
 
     def _write(self, packet: Any) -> None:
         self._builder.write_packet(packet)
+
+
+def _moment(at_ns: int) -> int:
+    return max(0, min(at_ns, _MOST))
+
+
+def _whole(value: int) -> int:
+    return max(-_MOST, min(value, _MOST))
