@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
+from tracer.cli.console import command_line
 from tracer.cli.outfile import new_file, standard_output
 from tracer.errors import PackageMissing, UsageError
 from tracer.job.identity import find_caller
@@ -109,7 +110,7 @@ class ExportCommand:
         if args.output == "-" and form.binary and sys.stdout is not None and sys.stdout.isatty():
             raise UsageError(
                 f"{args.to} is not for a terminal",
-                next_command=f"oomtrace export {args.recording} --to {args.to} --output FILE",
+                next_command=command_line(("oomtrace", "export", args.recording, "--to", args.to, "--output", "FILE")),
             )
         caller = find_caller(os.environ)
         with read_recording(args.recording) as recording:
