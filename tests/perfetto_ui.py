@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.browser import Browser, opened
+from tests.chromium import Browser, opened
 
 _QUERY = """(async sql => {
   const found = await app.trace.engine.query(sql), names = found.columns(), rows = [];

@@ -65,11 +65,11 @@ def _csv(judged: "Judged", out: BinaryIO) -> None:
 
 
 def _markdown(judged: "Judged", out: BinaryIO) -> None:
-    from tracer.verdict.tracks import kernel_lines
+    from tracer.verdict.dossier.kernel_report import kernel_report
     from tracer.views import markdown
 
-    said = kernel_lines(judged.case.story, judged.tracks.at_ns)
-    out.write(markdown.render(judged.report, said).encode())
+    said = kernel_report(judged.case.story, judged.tracks.at_ns)
+    out.write(markdown.render(judged.report, said.lines).encode())
 
 
 FORMATS: Mapping[str, Format] = {

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from tracer.units import format_bytes
+from tracer.verdict.dossier.model import KernelLine
 from tracer.verdict.legible import legible
 from tracer.verdict.model import Incident, Link, Mechanism, Report, Verdict
-from tracer.verdict.tracks import KernelLine
 from tracer.verdict.words import described, headline, is_clean, job, memory, moment, offset, rung, sender
 
 MOST_CHARACTERS = 60_000

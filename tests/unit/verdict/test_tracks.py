@@ -14,7 +14,7 @@ from tracer.verdict.incident import Case
 from tracer.verdict.judge import judge, judge_case
 from tracer.verdict.legible import legible
 from tracer.verdict.story import Story
-from tracer.verdict.tracks import MEASURES, Samples, kernel_lines, lay
+from tracer.verdict.tracks import MEASURES, Samples, lay
 
 
 def laid(events):
@@ -117,14 +117,6 @@ def test_a_name_is_the_same_for_one_process_and_not_for_another():
 
     assert len({row.subject.key for row in rows}) == len({row.subject.id for row in rows}) == 5
     assert all(process_id(row.subject.pid, row.subject.start_ns) == row.subject.id for row in rows)
-
-
-def test_lines_of_the_kernels_log_are_those_near_the_kill_in_their_order():
-    story = Story(everything())
-    at_ns = laid(everything()).at_ns
-
-    assert [line.text.partition(":")[0] for line in kernel_lines(story, at_ns)] == ["Memory cgroup out of memory"]
-    assert kernel_lines(story, at_ns - 60 * NS_PER_S) == ()
 
 
 @pytest.mark.parametrize(

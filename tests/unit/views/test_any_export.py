@@ -22,10 +22,11 @@ from tracer.events import (
     ReclaimSample,
     TrainingLine,
 )
+from tracer.verdict.dossier.kernel_report import kernel_report
 from tracer.verdict.incident import Case
 from tracer.verdict.judge import judge_case
 from tracer.verdict.story import Story
-from tracer.verdict.tracks import Samples, kernel_lines, lay
+from tracer.verdict.tracks import Samples, lay
 from tracer.views import markdown, perfetto, table
 
 OF_SAMPLES = (
@@ -51,7 +52,7 @@ def every_view(found) -> None:
     lines = list(csv.reader(io.StringIO(cells.getvalue().decode(), newline="")))
     assert {len(line) for line in lines} == {len(table.COLUMNS)}
     assert len(lines) == 1 + len(rows)
-    assert markdown.render(report, kernel_lines(case.story, tracks.at_ns)).startswith("## ")
+    assert markdown.render(report, kernel_report(case.story, tracks.at_ns).lines).startswith("## ")
 
 
 @quick

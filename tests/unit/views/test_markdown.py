@@ -12,8 +12,8 @@ from markdown_it import MarkdownIt
 from tests.strategies_model import HOSTILE, hostile_text
 from tests.unit.verdict.scenes import primary, worker_killed
 from tests.unit.views.samples import SAMPLES
+from tracer.verdict.dossier.model import KernelLine
 from tracer.verdict.judge import judge
-from tracer.verdict.tracks import KernelLine
 from tracer.views import markdown
 
 DATA = Path(__file__).parents[2] / "data" / "views"
@@ -47,7 +47,7 @@ def texts(text: str) -> list[tuple[str, str]]:
 
 
 def lines(*said: str) -> tuple[KernelLine, ...]:
-    return tuple(KernelLine(stamp_usec=1_000_001, text=text, trusted=True) for text in said)
+    return tuple(KernelLine(seq=1, at_ns=1, stamp_usec=1_000_001, text=text, trusted=True) for text in said)
 
 
 def filled(value, text: str):
@@ -117,7 +117,7 @@ def test_a_fence_is_longer_than_any_within_it(run):
 
 
 def test_what_anyone_may_have_written_is_marked():
-    forged = KernelLine(stamp_usec=None, text="Killed process 1", trusted=False)
+    forged = KernelLine(seq=1, at_ns=1, stamp_usec=None, text="Killed process 1", trusted=False)
     text = markdown.render(SAMPLES["worker_killed"], (forged,))
 
     assert "? Killed process 1" in text

