@@ -69,6 +69,8 @@ from tracer.events.machine import (
     ReclaimSample,
     SeenProgram,
     SenderSeen,
+    ShmFiles,
+    ShmFilesSample,
     TmpfsFill,
     TmpfsSample,
     VmstatSample,
@@ -145,6 +147,7 @@ AnyEvent = (
     | ProcessLooked
     | ProcessSample
     | SenderSeen
+    | ShmFilesSample
     | TmpfsSample
     | CgroupSample
     | PressureSample
@@ -257,6 +260,8 @@ __all__ = [
     "SaidBy",
     "SeenProgram",
     "SenderSeen",
+    "ShmFiles",
+    "ShmFilesSample",
     "SignalInfo",
     "SignalSent",
     "Source",

@@ -5,6 +5,8 @@
 Samples are recorded when they change.
 """
 
+from typing import Literal
+
 import msgspec
 
 from tracer.events.base import Event
@@ -113,6 +115,16 @@ class ProcessSample(Event, frozen=True, kw_only=True, gc=False):
     exit_status: int | None = None
     """Wait status of a dead process that nobody has waited for yet (state Z), where it is not 0: 0 may mean that we
     are not allowed to see it."""
+    locked_bytes: int | None = None
+    """VmLck: by mlock(2) and the like. What a driver of a GPU pins is not in it."""
+    pinned_bytes: int | None = None
+    """VmPin: for RDMA and the like; no driver of a GPU counts there."""
+    page_table_bytes: int | None = None
+    """VmPTE: memory of the kernel."""
+    minflt: int | None = None
+    """Page faults without reading since the process was forked, of all its threads, also of those that have ended.
+    A sample is not written for a few faults more."""
+    threads: int | None = None
 
 
 class CgroupSample(Event, frozen=True, kw_only=True, gc=False):
@@ -130,6 +142,18 @@ class CgroupSample(Event, frozen=True, kw_only=True, gc=False):
     file_bytes: int | None = None
     shmem_bytes: int | None = None
     kernel_bytes: int | None = None
+    slab_bytes: int | None = None
+    """v2 alone, as the six that follow: v1 does not say what its kernel memory is made of."""
+    slab_reclaimable_bytes: int | None = None
+    """Of that: dentries and inodes, mostly."""
+    sock_bytes: int | None = None
+    """Buffers of network sockets."""
+    page_tables_bytes: int | None = None
+    kernel_stack_bytes: int | None = None
+    percpu_bytes: int | None = None
+    vmalloc_bytes: int | None = None
+    dirty_bytes: int | None = None
+    """Page cache that has to be written before it can be reclaimed, or is being written."""
     failcnt: int | None = None
     """v1 memory.failcnt; v2 memory.events `max`."""
     oom: int | None = None
@@ -212,6 +236,43 @@ class TmpfsSample(Event, frozen=True, kw_only=True, gc=False):
     signalled_tgid: int | None = None
     """Looked at because this process got SIGBUS."""
     mounts: tuple[TmpfsFill, ...] = ()
+
+
+class ShmFiles(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Files in /dev/shm that are alike: what made them, and in whom they are open."""
+
+    kind: Literal["torch", "python", "semaphore", "other"]
+    """By its name: PyTorch's `torch_PID_...`; `psm_...` of Python's SharedMemory; `sem....` of sem_open(3)."""
+    creator: int | None = None
+    """The pid in the name: PyTorch's, as the process that made it calls itself in its own pid namespace."""
+    holders: tuple[int, ...] = ()
+    """Processes of the job in which they are open. None: a file with a name that nobody of the job has open."""
+    more_holders: int = 0
+    """So many beside those."""
+    named: bool = False
+    """Still to be seen in /dev/shm. Else they go with whoever has them open or mapped last."""
+    files: int
+    size_bytes: int
+    """What they take up. Of each file once."""
+
+
+class ShmFilesSample(Event, frozen=True, kw_only=True, gc=False):
+    """Whose the memory in /dev/shm is: /proc/PID/fd of the whole job, and the names that are there.
+
+    What was mapped and then closed is not among it, unless it has a name.
+    """
+
+    tgid: int
+    """Whose /dev/shm it is."""
+    groups: tuple[ShmFiles, ...] = ()
+    """Largest first."""
+    others: int = 0
+    """Groups beside those."""
+    others_bytes: int = 0
+    fds: int = 0
+    """Descriptors that were looked at."""
+    complete: bool = True
+    """No process, descriptor or name was left out for want of time or of rights."""
 
 
 class KernelStack(Event, frozen=True, kw_only=True, gc=False):

@@ -11,7 +11,8 @@ Rlimits = Mapping[int, tuple[int, int]]
 # Open files (a descriptor a hook), address space and data (LLVM maps a lot of both), CPU time (days of watching).
 # The size of files is not among them: the recording keeps to what the caller allows.
 _RAISED = (resource.RLIMIT_NOFILE, resource.RLIMIT_AS, resource.RLIMIT_DATA, resource.RLIMIT_CPU)
-_ENOUGH_FILES = 1024
+_ENOUGH_FILES = 4096
+"""Three are kept of each process whose memory is sampled."""
 _NAME_WIDTH = 26
 _NAMES = {
     "Max cpu time": resource.RLIMIT_CPU,

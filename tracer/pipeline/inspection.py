@@ -20,6 +20,7 @@ from tracer.events import (
     ProcessOrphaned,
     ProcessSeen,
     SenderSeen,
+    ShmFilesSample,
     SignalSent,
     TmpfsSample,
     TrainingLine,
@@ -34,6 +35,7 @@ from tracer.pipeline.looks import Looks
 from tracer.pipeline.members import Member, Members
 from tracer.pipeline.ports import Processes
 from tracer.pipeline.senders import Senders
+from tracer.pipeline.shm import ShmWatch
 from tracer.units import NS_PER_MS, NS_PER_S
 
 LOOK_AFTER_FORK_NS = 100 * NS_PER_MS
@@ -55,6 +57,7 @@ class Inspection:
         self._journal = journal
         self._helper = helper
         self._members = members
+        self.shm = ShmWatch(processes, helper, members)
         self._senders = Senders(processes, helper, members)
         self._looks = Looks()
         self._found: dict[ProcessId, Member] = {}
@@ -169,7 +172,7 @@ class Inspection:
 
     def _record(self, event: Event) -> None:
         files = self.error_files
-        if isinstance(event, SenderSeen | TmpfsSample):
+        if isinstance(event, SenderSeen | TmpfsSample | ShmFilesSample):
             self._journal.append(event)
         elif isinstance(event, CodeLooked):
             if self.cuda is not None:

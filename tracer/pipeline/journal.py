@@ -42,9 +42,13 @@ class Journal:
         if self._due_ns is None:
             self._due_ns = event.ts_ns + FLUSH_NS
 
-    def append_changed(self, key: tuple[object, ...], event: Event) -> bool:
-        """Take a sample in, unless it says what the last one with this key said; whether it was taken."""
-        bare: Event = msgspec.structs.replace(event, ts_ns=0, seq=0)
+    def append_changed(self, key: tuple[object, ...], event: Event, like: Event | None = None) -> bool:
+        """Take a sample in, unless it says what the last one with this key said; whether it was taken.
+
+        Args:
+            like: what is compared in its place, where not every difference is worth a record: without a time.
+        """
+        bare: Event = msgspec.structs.replace(event, ts_ns=0, seq=0) if like is None else like
         if self._last.get(key) == bare:
             return False
         self._last[key] = bare

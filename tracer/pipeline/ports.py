@@ -20,6 +20,7 @@ from tracer.events import (
     ProcessSample,
     ProcessSeen,
     ReclaimSample,
+    ShmFilesSample,
     TmpfsSample,
     VmstatSample,
 )
@@ -162,6 +163,14 @@ class Processes(Protocol):
 
     def sample(self, tgid: int, start_ns: int) -> ProcessSample | None: ...
 
+    def moved(self, tgid: int, start_ns: int) -> int:
+        """By how many pages its memory is another than at its last sample; much cheaper than one. 0: a few at most."""
+        ...
+
+    def shm_files(self, tgids: Sequence[int]) -> ShmFilesSample | None:
+        """Whose the memory in /dev/shm is, as the first of these sees it. May block."""
+        ...
+
     def start_ns(self, tgid: int) -> int | None: ...
 
     def table(self) -> Iterable[Row]: ...
@@ -194,6 +203,10 @@ class Cgroups(Protocol):
     def chain(self, path: str) -> Sequence[str]: ...
 
     def sample(self, path: str) -> CgroupSample | None: ...
+
+    def usage(self, path: str) -> int | None:
+        """In bytes; much cheaper than a sample."""
+        ...
 
     def cgroup_id(self, path: str) -> int | None: ...
 

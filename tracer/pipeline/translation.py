@@ -23,6 +23,7 @@ from tracer.events import (
     ProcessSample,
     ProcessSeen,
     ReclaimSample,
+    ShmFilesSample,
     TmpfsSample,
     process_id,
 )
@@ -115,6 +116,21 @@ class TranslatedProcesses:
         own = self._own(tgid)
         sample = None if own is None else self._inner.sample(own, start_ns)
         return None if sample is None else msgspec.structs.replace(sample, tgid=tgid)
+
+    def moved(self, tgid: int, start_ns: int) -> int:
+        own = self._own(tgid)
+        return 1 if own is None else self._inner.moved(own, start_ns)
+
+    def shm_files(self, tgids: Sequence[int]) -> ShmFilesSample | None:
+        kernel = {own: tgid for tgid in tgids if (own := self._own(tgid)) is not None}
+        sample = self._inner.shm_files(tuple(kernel))
+        if sample is None or not self._table.in_use:
+            return sample
+        groups = tuple(
+            msgspec.structs.replace(group, holders=tuple(kernel[own] for own in group.holders))
+            for group in sample.groups
+        )
+        return msgspec.structs.replace(sample, tgid=kernel[sample.tgid], groups=groups)
 
     def code(self, tgid: int, known_bytes: int | None) -> CodeLooked | None:
         own = self._own(tgid)

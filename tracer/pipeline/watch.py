@@ -57,6 +57,7 @@ class Watch:
         self.cuda = CudaWatch(sources, journal, inspector, self.members)
         self.inspection.cuda = self.cuda
         self.sampler.sampled = self.cuda.sampled
+        self.sampler.shared = self.inspection.shm.used
         self.own_tgid = os.getpid()
         """What the kernel calls us."""
         self.more_readers: list[Reader] = []

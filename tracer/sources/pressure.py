@@ -62,5 +62,8 @@ def read_psi(path: str) -> dict[str, tuple[float, int]]:
 
 def read_vmstat(proc_root: str = "/proc", *, clock: Callable[[], int] = time.monotonic_ns) -> VmstatSample | None:
     """How many OOM kills the machine has had; `None`: a kernel older than 4.13 does not count them."""
-    oom_kill = (read_keys(f"{proc_root}/vmstat") or {}).get("oom_kill")
-    return None if oom_kill is None else VmstatSample(ts_ns=clock(), source="pressure", oom_kill=oom_kill)
+    _, found, rest = (read_bytes(f"{proc_root}/vmstat") or b"").partition(b"\noom_kill ")  # one line of two hundred
+    number = rest.partition(b"\n")[0]
+    if not found or not number.isdigit() or len(number) >= 20:
+        return None
+    return VmstatSample(ts_ns=clock(), source="pressure", oom_kill=int(number))

@@ -8,21 +8,28 @@ the start tick is read before and after, and an answer that is not of one proces
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import psutil
 
-from tracer.events import CodeLooked, GpuLibrary, ProcessLooked, ProcessSample, ProcessSeen, TmpfsSample, process_id
+from tracer.events import (
+    CodeLooked,
+    GpuLibrary,
+    ProcessLooked,
+    ProcessSample,
+    ProcessSeen,
+    ShmFilesSample,
+    TmpfsSample,
+)
 from tracer.masking import mask_arguments, mask_marked
 from tracer.sources.cgroups import CgroupSource
 from tracer.sources.code import CodeSource
 from tracer.sources.environ_names import ALLOWED_NAMES, allowed
 from tracer.sources.late_environ import read_late_environ
+from tracer.sources.memory import MemorySource
 from tracer.sources.procfs import (
     Row,
-    Stat,
-    Status,
     is_foreign_user_ns,
     read_devices,
     read_exe,
@@ -33,13 +40,14 @@ from tracer.sources.procfs import (
     read_thread_names,
     text_of,
 )
+from tracer.sources.shmfiles import ShmFilesSource
 from tracer.sources.tmpfs import TmpfsSource
 
 T = TypeVar("T")
 
 
 class ProcessSource:
-    """Reads /proc. Holds no state about processes."""
+    """Reads /proc. Of processes it keeps nothing but descriptors: see `sources.memory`."""
 
     def __init__(
         self,
@@ -51,7 +59,9 @@ class ProcessSource:
         self._proc_root = proc_root
         self._cgroups = CgroupSource(proc_root=proc_root) if cgroups is None else cgroups
         self._clock = clock
+        self._memory = MemorySource(proc_root, clock=clock)
         self._tmpfs = TmpfsSource(proc_root, clock=clock)
+        self._shm_files = ShmFilesSource(proc_root, clock=clock)
         self._code = CodeSource(proc_root, clock=clock)
 
     def start_ns(self, tgid: int) -> int | None:
@@ -124,11 +134,15 @@ class ProcessSource:
 
     def sample(self, tgid: int, start_ns: int) -> ProcessSample | None:
         """Its memory now; cheap. `None`: this very process is gone. A zombie has a state and no memory."""
-        status = read_status(self._proc_root, tgid)
-        stat = read_stat(self._proc_root, tgid)
-        if status is None or stat is None or process_id(tgid, stat.start_ns) != process_id(tgid, start_ns):
-            return None
-        return _sample(status, stat, tgid, self._clock())
+        return self._memory.sample(tgid, start_ns)
+
+    def moved(self, tgid: int, start_ns: int) -> int:
+        """By how much its memory is another than at its last sample; a tenth of that one's cost."""
+        return self._memory.moved(tgid, start_ns)
+
+    def shm_files(self, tgids: Sequence[int]) -> ShmFilesSample | None:
+        """Whose the memory in /dev/shm is, as the first of these processes sees it. **Slow**, as `seen` is."""
+        return self._shm_files.sample(tgids)
 
     def code(self, tgid: int, known_bytes: int | None) -> CodeLooked | None:
         """Which libraries for a GPU it has mapped. **Slow**, as `seen` is. `None`: gone, or as it was."""
@@ -170,24 +184,6 @@ class ProcessSource:
             return None
         finally:
             psutil.PROCFS_PATH = before
-
-
-def _sample(status: Status, stat: Stat, tgid: int, now_ns: int) -> ProcessSample:
-    return ProcessSample(
-        ts_ns=now_ns,
-        source="proc",
-        start_ns=stat.start_ns,
-        tgid=tgid,
-        comm=stat.comm,
-        rss_anon_bytes=status.rss_anon_bytes,
-        rss_file_bytes=status.rss_file_bytes,
-        rss_shmem_bytes=status.rss_shmem_bytes,
-        swap_bytes=status.swap_bytes,
-        code_bytes=status.code_bytes,
-        peak_mapped_bytes=status.peak_mapped_bytes,
-        state=status.state,
-        exit_status=stat.exit_status,
-    )
 
 
 def _printable(text: str) -> str:

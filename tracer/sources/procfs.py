@@ -15,8 +15,6 @@ from tracer.pseudofiles import read_bytes
 from tracer.units import KIB, NO_LIMIT_BYTES, TICK_NS
 
 _STAT_BYTES = 4096
-_STAT_FIELDS = 50
-"""Behind the name: up to exit_code, which came with 3.5."""
 _ENDED = (b"Z", b"X")
 _HEX = re.compile(rb"[0-9a-f]+")
 _GPU = re.compile(r"/dev/(nvidia\d{1,4})")
@@ -33,8 +31,6 @@ class Stat:
     parent_tgid: int
     session_id: int
     start_tick: int
-    exit_status: int | None = None
-    """Of a zombie, whole process, where it is not 0: without the right to know the kernel says 0."""
     kernel_thread: bool = False
     """It is a thread of the kernel's own."""
 
@@ -58,23 +54,17 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Status:
-    """/proc/PID/status; a zombie and a kernel thread have no memory lines."""
+    """/proc/PID/status, but for what changes all the time (`sources.memory`)."""
 
     tgid: int | None = None
     uid: int | None = None
     """Effective."""
     state: str | None = None
     ns_pids: tuple[int, ...] | None = None
-    rss_anon_bytes: int | None = None
-    rss_file_bytes: int | None = None
-    rss_shmem_bytes: int | None = None
-    swap_bytes: int | None = None
     code_bytes: int | None = None
     """VmExe and VmLib."""
     caught: int | None = None
     """SigCgt: bit N-1 for signal N."""
-    peak_mapped_bytes: int | None = None
-    """VmPeak."""
 
 
 def read_exe(root: str, tgid: int) -> str | None:
@@ -112,18 +102,10 @@ def read_stat(proc_root: str, pid: int) -> Stat | None:
             parent_tgid=int(fields[1]),
             session_id=int(fields[3]),
             start_tick=int(fields[19]),
-            exit_status=_exit_status(fields),
             kernel_thread=bool(int(fields[6]) & PF_KTHREAD),
         )
     except (ValueError, IndexError):
         return None
-
-
-def _exit_status(fields: list[bytes]) -> int | None:
-    # A leader that is gone while other threads live on is a zombie too, and has a status of its own.
-    if fields[0] != b"Z" or fields[17] != b"1" or len(fields) < _STAT_FIELDS:
-        return None
-    return int(fields[49]) or None
 
 
 def read_table(proc_root: str) -> list[Row]:
@@ -166,13 +148,8 @@ def read_status(proc_root: str, pid: int | str) -> Status | None:
         uid=_int(_word(lines, b"Uid", 1)),
         state=None if state is None else text_of(state[:1]),
         ns_pids=ns_pids or None,
-        rss_anon_bytes=_kib(_word(lines, b"RssAnon")),
-        rss_file_bytes=_kib(_word(lines, b"RssFile")),
-        rss_shmem_bytes=_kib(_word(lines, b"RssShmem")),
-        swap_bytes=_kib(_word(lines, b"VmSwap")),
         code_bytes=_sum(_kib(_word(lines, b"VmExe")), _kib(_word(lines, b"VmLib"))),
         caught=_mask(_word(lines, b"SigCgt")),
-        peak_mapped_bytes=_kib(_word(lines, b"VmPeak")),
     )
 
 

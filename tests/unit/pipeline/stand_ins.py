@@ -102,6 +102,7 @@ class Processes:
         self.gone, self.rss_bytes, self.below = set(), 100, {}
         self.fault = None
         self.looks = []
+        self.glances, self.scans = 0, []
 
     def seen(self, tgid):
         if tgid in self.gone:
@@ -118,6 +119,13 @@ class Processes:
         if tgid in self.gone:
             return None
         return ProcessSample(ts_ns=2, source="proc", start_ns=start_ns, tgid=tgid, rss_anon_bytes=self.rss_bytes)
+
+    def moved(self, tgid, start_ns):
+        self.glances += 1
+        return 1
+
+    def shm_files(self, tgids):
+        self.scans.append(tuple(tgids))
 
     def start_ns(self, tgid):
         return None if tgid in self.gone else START_NS
@@ -159,6 +167,9 @@ class Cgroups:
 
     def processes(self, path):
         return self.inside
+
+    def usage(self, path):
+        return self.usage_bytes
 
     def sample(self, path):
         if path == "/":

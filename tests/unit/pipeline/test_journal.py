@@ -61,6 +61,15 @@ def test_a_sample_that_says_nothing_new_is_left_out(journal, path):
     assert [event.ts_ns for event in recorded(path)] == [1, 3, 4]
 
 
+def test_what_is_compared_may_be_less_than_what_is_recorded(journal, path):
+    for kills in (1, 2, 3):
+        sample = VmstatSample(ts_ns=kills, source="pressure", oom_kill=kills)
+        journal.append_changed(("vmstat",), sample, VmstatSample(ts_ns=0, oom_kill=kills // 2))
+    journal.flush()
+
+    assert [event.oom_kill for event in recorded(path)] == [1, 2]
+
+
 @pytest.mark.parametrize("kind", ["process", "seen"])
 def test_what_is_forgotten_of_a_process_may_be_said_again_and_others_stay(journal, kind):
     sample = VmstatSample(ts_ns=1, source="pressure", oom_kill=0)

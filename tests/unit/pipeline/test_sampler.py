@@ -1,14 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
 """When samples are taken, and which are kept."""
 
+import itertools
 import time
+from collections import Counter
 
+import msgspec
 import pytest
 
 from tests.unit.pipeline.stand_ins import START_NS, Feed, sources
-from tracer.events import CgroupSample, JobStarted, ProcessGone, ProcessSample, ReclaimSample
+from tracer.events import (
+    CgroupSample,
+    JobStarted,
+    ProcessGone,
+    ProcessSample,
+    ReclaimSample,
+    TmpfsFill,
+    TmpfsSample,
+)
 from tracer.pipeline.members import Members
-from tracer.pipeline.sampler import COST_SHARE, DENSE_NS, LONGEST_PAUSE_NS, WATCH_NS, Sampler, near_its_limit
+from tracer.pipeline.sampler import (
+    COST_SHARE,
+    DENSE_NS,
+    FAULTS,
+    LONGEST_PAUSE_NS,
+    MOST_MOVERS,
+    WATCH_NS,
+    Sampler,
+    near_its_limit,
+)
 from tracer.units import NO_LIMIT_BYTES, NS_PER_S
 
 
@@ -21,10 +41,11 @@ class Notebook:
     def append(self, event):
         self.events.append(event)
 
-    def append_changed(self, key, event):
-        if self.last.get(key) == event:
+    def append_changed(self, key, event, like=None):
+        like = event if like is None else like
+        if self.last.get(key) == like:
             return False
-        self.last[key] = event
+        self.last[key] = like
         self.events.append(event)
         return True
 
@@ -221,6 +242,106 @@ def test_a_round_that_costs_much_is_followed_by_a_long_pause_within_bounds(bench
     bench.sampler.tick(now_ns)
 
     assert bench.sampler.due_ns() == now_ns + pause_ns
+
+
+PROCESSES = 64
+
+
+class Counted:
+    """A tree of many processes near the limit for 10 s by a clock of its own, and what was read of it.
+
+    Args:
+        moving: of each ten processes so many hold something else at each look.
+        round_ns: what a round takes of a CPU.
+    """
+
+    def __init__(self, monkeypatch, *, usage, moving=0, round_ns=0):
+        kernel = Feed()
+        bench = Bench(kernel=kernel)
+        for pid in range(11, 10 + PROCESSES):
+            bench.members.apply(JobStarted(ts_ns=1, source="job", tgid=pid, start_ns=START_NS))
+        self.samples = self.glances = self.rounds = 0
+        self.by_pid = Counter()
+        spent_ns = itertools.count(0, round_ns)
+        monkeypatch.setattr("tracer.pipeline.sampler.time.thread_time_ns", lambda: next(spent_ns))
+        processes = bench.sources.processes
+        processes.moved = lambda tgid, start_ns: self._glance() and tgid * (tgid % 10 < moving)
+        sample = processes.sample
+        processes.sample = lambda tgid, start_ns: self._sample(tgid) and sample(tgid, start_ns)
+        bench.sources.cgroups.usage_bytes = usage
+        now_ns = began_ns = time.monotonic_ns()
+        while now_ns < began_ns + 10 * NS_PER_S:
+            bench.sampler.tick(now_ns)
+            self.rounds += 1
+            now_ns = max(now_ns + 1, bench.sampler.due_ns())
+        kernel.close()
+
+    def _glance(self):
+        self.glances += 1
+        return True
+
+    def _sample(self, tgid):
+        self.samples += 1
+        self.by_pid[tgid] += 1
+        return True
+
+
+def test_far_from_a_limit_each_process_is_read_once_a_second_and_nothing_in_between(monkeypatch):
+    counted = Counted(monkeypatch, usage=10)
+
+    assert 9 * PROCESSES <= counted.samples <= 11 * PROCESSES
+    assert counted.glances == 0
+    assert counted.rounds <= 10 * NS_PER_S // WATCH_NS + 1
+
+
+def test_near_a_limit_each_process_is_glanced_at_ten_times_a_second_and_read_once(monkeypatch):
+    counted = Counted(monkeypatch, usage=950)
+
+    assert 95 <= counted.rounds <= 101
+    assert 85 * PROCESSES <= counted.glances <= 91 * PROCESSES
+    assert 9 * PROCESSES <= counted.samples <= 11 * PROCESSES
+
+
+def test_near_a_limit_those_that_move_most_are_read_ten_times_a_second_and_all_once(monkeypatch):
+    counted = Counted(monkeypatch, usage=950, moving=10)
+
+    assert 85 * MOST_MOVERS + 9 * PROCESSES <= counted.samples <= 91 * MOST_MOVERS + 11 * PROCESSES
+    often = {pid for pid, count in counted.by_pid.items() if count > 50}
+    assert often == set(range(10 + PROCESSES - MOST_MOVERS, 10 + PROCESSES))
+    assert min(counted.by_pid.values()) >= 9
+
+
+@pytest.mark.parametrize("round_ns", [NS_PER_S // 500, NS_PER_S // 100, NS_PER_S // 20])
+def test_however_near_the_limit_sampling_takes_no_more_than_its_share(monkeypatch, round_ns):
+    counted = Counted(monkeypatch, usage=950, moving=10, round_ns=round_ns)
+
+    assert counted.rounds * round_ns <= 10 * NS_PER_S // COST_SHARE + 2 * round_ns
+    assert counted.samples <= PROCESSES * counted.rounds
+
+
+def test_a_few_page_faults_are_no_news_and_many_are(watched):
+    bench, faults = watched, iter((0, 10, FAULTS - 1, FAULTS))
+    sample = bench.sources.processes.sample
+    bench.sources.processes.sample = lambda *process: msgspec.structs.replace(sample(*process), minflt=next(faults))
+    bench.notebook.events.clear()
+    bench.notebook.last.clear()
+    now_ns = time.monotonic_ns()
+    for second in range(4):
+        bench.sampler.tick(now_ns + second * NS_PER_S)
+
+    assert [event.minflt for event in bench.notebook.of(ProcessSample)] == [0, FAULTS]
+
+
+def test_the_shared_memory_in_use_is_told_in_each_round(watched):
+    bench, told = watched, []
+    bench.sampler.shared = lambda now_ns, used, *, near: told.append((used, near))
+    fill = TmpfsFill(mount_point="/dev/shm", size_bytes=100, free_bytes=5)
+    bench.sources.processes.shm = lambda tgid: TmpfsSample(ts_ns=1, source="proc", tgid=tgid, mounts=(fill,))
+    sample = bench.sources.cgroups.sample
+    bench.sources.cgroups.sample = lambda path: (one := sample(path)) and msgspec.structs.replace(one, shmem_bytes=7)
+    bench.sampler.tick(time.monotonic_ns())
+
+    assert told == [({"/job": 7, "/dev/shm": 95}, True)]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.pipeline.stand_ins import START_NS, Feed, Processes, forked
 from tests.unit.pipeline.test_members import exited
-from tracer.events import OomMark, SignalSent
+from tracer.events import OomMark, ShmFiles, ShmFilesSample, SignalSent
 from tracer.pipeline.translation import PidTable, TranslatedKernel, TranslatedProcesses, in_our_clocks
 from tracer.sources.namespaces import INITIAL, Namespaces
 from tracer.units import TICK_NS
@@ -104,6 +104,23 @@ def test_samples_and_starts_are_of_our_own_pid(processes, inner):
     inner.gone.add(11)
     assert processes.sample(WORKER, START_NS) is None
     assert processes.start_ns(WORKER) is None
+
+
+def test_whether_memory_moved_is_asked_of_our_own_pid(processes, inner, monkeypatch):
+    monkeypatch.setattr(inner, "moved", lambda tgid, start_ns: 5 * tgid)
+
+    assert processes.moved(WORKER, START_NS) == 55
+    assert processes.moved(4242, START_NS) == 1
+
+
+def test_who_has_shared_memory_open_is_told_in_the_kernels_pids(processes, inner, monkeypatch):
+    groups = (ShmFiles(kind="torch", creator=11, holders=(10, 11), files=1, size_bytes=5),)
+    answer = ShmFilesSample(ts_ns=1, source="proc", tgid=10, groups=groups)
+    monkeypatch.setattr(inner, "shm_files", lambda tgids: answer if tgids == (10, 11) else None)
+    sample = processes.shm_files([JOB, WORKER, 4242])
+
+    assert (sample.tgid, sample.groups[0].holders, sample.groups[0].creator) == (JOB, (JOB, WORKER), 11)
+    assert processes.shm_files([4242]) is None
 
 
 @pytest.mark.parametrize("tgid", [10, 11, 4242])

@@ -100,6 +100,34 @@ def test_a_v1_cgroup_beside_a_v2_hierarchy_without_memory(v1):
     assert (sample.oom_kill, sample.oom_kill_local, sample.under_oom, sample.oom_kill_disable) == (4, 4, 1, 0)
 
 
+def test_what_kernel_memory_is_made_of_is_told_by_v2(v2):
+    stat = (
+        "anon 9\nslab 50\nslab_reclaimable 20\npagetables 7\nsec_pagetables 2\nkernel_stack 16\npercpu 3\nsock 4\n"
+        "vmalloc 5\nfile_dirty 6\nfile_writeback 1\n"
+    )
+    v2.group("/a", V2_FILES | {"memory.stat": stat})
+    sample = v2.source().sample("/a")
+
+    assert (sample.slab_bytes, sample.slab_reclaimable_bytes, sample.sock_bytes) == (50, 20, 4)
+    assert (sample.page_tables_bytes, sample.kernel_stack_bytes) == (9, 16)
+    assert (sample.percpu_bytes, sample.vmalloc_bytes, sample.dirty_bytes) == (3, 5, 7)
+
+
+def test_v1_tells_what_is_to_be_written_and_not_what_kernel_memory_is_made_of(v1):
+    v1.group("/memory/a", V1_FILES | {"memory.stat": "total_cache 9\ntotal_dirty 2\ntotal_writeback 1\ndirty 1\n"})
+    sample = v1.source().sample("/a")
+
+    assert (sample.dirty_bytes, sample.slab_bytes, sample.page_tables_bytes) == (3, None, None)
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_usage_alone_is_one_file(version, request):
+    tree = request.getfixturevalue(version)
+    tree.group("/a" if version == "v2" else "/memory/a", V2_FILES if version == "v2" else V1_FILES)
+
+    assert (tree.source().usage("/a"), tree.source().usage("/none")) == (65536, None)
+
+
 def test_what_a_kernel_does_not_have_is_unknown(v2):
     v2.group("/old", {"memory.current": "1\n", "memory.max": "2\n", "memory.events": "oom 3\noom_kill 1\n"})
     sample = v2.source().sample("/old")

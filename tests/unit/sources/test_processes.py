@@ -13,6 +13,7 @@ from tracer.events import process_id
 from tracer.sources import processes as module
 from tracer.sources.environ_names import ALLOWED_NAMES, ERROR_FILE, VALUE_CHARS, allowed
 from tracer.sources.processes import ProcessSource
+from tracer.sources.procfs import Stat
 from tracer.units import TICK_NS
 
 WAITS = "import sys; print('ready', flush=True); sys.stdin.read()"
@@ -191,7 +192,7 @@ def test_a_pid_that_is_taken_by_another_process_while_it_is_read_is_refused(star
     def reused(root, pid):
         stat = truth(root, pid)
         later = next(answers) if pid == child.pid else 0
-        return module.Stat(stat.comm, stat.state, stat.parent_tgid, stat.session_id, stat.start_tick + later)
+        return Stat(stat.comm, stat.state, stat.parent_tgid, stat.session_id, stat.start_tick + later)
 
     monkeypatch.setattr(module, "read_stat", reused)
 
