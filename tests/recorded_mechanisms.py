@@ -53,10 +53,15 @@ def recorded() -> Iterator[Recorded]:
 
 @functools.lru_cache(maxsize=8)
 def _events(name: str) -> tuple[AnyEvent, ...]:
-    data = lzma.decompress((DATA / f"{name}.oomtrace.xz").read_bytes())
-    fd = os.memfd_create(name)
+    return unpacked(DATA / f"{name}.oomtrace.xz")
+
+
+def unpacked(path: Path) -> tuple[AnyEvent, ...]:
+    """The events of a recording that is kept packed."""
+    data = lzma.decompress(path.read_bytes())
+    fd = os.memfd_create(path.name)
     with os.fdopen(os.dup(fd), "wb") as file:
         file.write(data)
     os.lseek(fd, 0, os.SEEK_SET)
-    with RecordingReader(fd, name) as reader:
+    with RecordingReader(fd, path.name) as reader:
         return tuple(reader)

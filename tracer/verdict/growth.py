@@ -135,11 +135,17 @@ def _lately(growing: Sequence[Growth]) -> str | None:
     return f"{format_bytes(rest)} of it in the last {format_duration(until_ns - half_ns)}"
 
 
-def together(story: Story, found: Sequence[Growth], shared_bytes: int = 0) -> str | None:
-    """What grew where no single process stands out: shared memory, or the processes of one role alike."""
+def together(story: Story, found: Sequence[Growth], shared_bytes: int = 0, whose: str | None = None) -> str | None:
+    """What grew where no single process stands out: shared memory, or the processes of one role alike.
+
+    Args:
+        shared_bytes: what grew in the cgroup as shared memory.
+        whose: and who has it, where that was looked at.
+    """
     total = sum(g.grown_bytes for g in found if g.grown_bytes > 0)
     if shared_bytes >= max(MIN_GROWTH_BYTES, CULPRIT_SHARE * (total + shared_bytes)):
-        return f"shared memory and tmpfs of the cgroup: {format_bytes(shared_bytes)} more; who wrote it was not seen"
+        whose = whose or "who wrote it was not seen"
+        return f"shared memory and tmpfs of the cgroup: {format_bytes(shared_bytes)} more; {whose}"
     for name, plural in (("dataloader_worker", "DataLoader workers"), ("rank", "ranks")):
         group = role_group(story, found, name)
         grown = [g.grown_bytes for g in group]

@@ -19,9 +19,12 @@ from tracer.verdict.incident import Case
 from tracer.verdict.kills import Kill
 from tracer.verdict.limit import Shortage
 from tracer.verdict.marks import Mark
+from tracer.verdict.mechanisms.faults import Faults, since_fork
 from tracer.verdict.mechanisms.filled import Filled, Limited, limited, looks_of
 from tracer.verdict.mechanisms.holdings import Holding, anon_at, holdings, inherited, is_there
+from tracer.verdict.mechanisms.kernel_parts import KernelGrowth, growth
 from tracer.verdict.mechanisms.said import Doing, doing
+from tracer.verdict.shm_owners import Owners, owners
 
 # Fitted on recordings of real PyTorch jobs that grew for seconds (tests/README.md), not measured on long ones.
 WINDOW_SHARE = 0.55
@@ -83,6 +86,12 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     doing: Doing
     """By the job's own words."""
     epochs: tuple[Mark, ...]
+    owners: Owners | None = None
+    """Of the files in /dev/shm; `None`: nobody looked."""
+    faults: Faults | None = None
+    """Since pages were shared; `None`: not recorded."""
+    kernel: KernelGrowth | None = None
+    """What grew of memory of the kernel; `None`: its size is not known."""
     doubts: tuple[str, ...]
     """Why something may be missing."""
     seqs: tuple[int, ...]
@@ -115,6 +124,12 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
     def of_role(self, *names: str) -> tuple[Holding, ...]:
         return tuple(one for one in self.people if one.role in names)
+
+    @property
+    def lockers(self) -> tuple[Holding, ...]:
+        """Who has more pages locked than where the picture begins, most first."""
+        people = [one for one in self.people if one.vitals is not None and one.vitals.locked_grown_bytes > 0]
+        return tuple(sorted(people, key=lambda one: -(one.vitals.locked_grown_bytes if one.vitals else 0)))
 
     @property
     def mapped_bytes(self) -> int:
@@ -173,6 +188,9 @@ def gather(case: Case, kill: Kill, shortage: Shortage) -> Evidence | None:
         rate_bytes_per_s=rate(course, kill.at_ns, from_ns),
         doing=doing(story, marks, kill.at_ns),
         epochs=() if story.left_out else marks.epochs,  # how it grew within one is not known then
+        owners=owners(story, kill.at_ns),
+        faults=since_fork(story, people, kill.at_ns, _page_bytes(case)),
+        kernel=_kernel(limit.looks[-1], before, people),
         doubts=story.doubts(from_ns, kill.at_ns),
         seqs=tuple(e.seq for e in (mark, limit.tasks) if e is not None),
     )  # fmt: skip
@@ -297,6 +315,12 @@ def _own_looks(case: Case, limit: Limited, at_ns: int) -> Filled | None:
 def _owns(case: Case, limit: Limited) -> bool:
     """Whether the limit is of a cgroup that was made for this job."""
     return any(job.own_cgroup and job.cgroup_id == limit.cgroup_id for job in case.story.of(JobStarted))
+
+
+def _kernel(last: Filled, before: Filled, people: Sequence[Holding]) -> KernelGrowth | None:
+    if last.kernel_bytes is None or before.kernel_bytes is None:
+        return None
+    return growth(last.kernel_parts, before.kernel_parts, last.kernel_bytes - before.kernel_bytes, people)
 
 
 def _page_bytes(case: Case) -> int:

@@ -9,6 +9,7 @@ from tracer.events import CgroupSample, LogEvent, LoggedStats, LoggedTasks, Logg
 from tracer.units import NS_PER_MS, has_limit
 from tracer.verdict.kills import Kill
 from tracer.verdict.limit import Shortage, report_of
+from tracer.verdict.mechanisms.kernel_parts import Parts, of_cgroup, of_machine
 from tracer.verdict.story import EventT, Story
 
 SOON_AFTER_NS = 150 * NS_PER_MS
@@ -26,6 +27,10 @@ class Filled(msgspec.Struct, frozen=True, kw_only=True):
     cache_bytes: int | None = None
     """Page cache without shared memory."""
     kernel_bytes: int | None = None
+    kernel_parts: Parts = ()
+    """What that is made of."""
+    dirty_bytes: int | None = None
+    """Of the page cache what has to be written before it can be reclaimed."""
 
     @property
     def held_bytes(self) -> int:
@@ -111,6 +116,8 @@ def _of_cgroup(sample: CgroupSample) -> Filled:
         shmem_bytes=sample.shmem_bytes,
         cache_bytes=cache,
         kernel_bytes=sample.kernel_bytes,
+        kernel_parts=of_cgroup(sample),
+        dirty_bytes=sample.dirty_bytes,
     )
 
 
@@ -129,6 +136,7 @@ def _of_machine(sample: PressureSample) -> Filled | None:
         shmem_bytes=sample.shmem_bytes,
         cache_bytes=cached,
         kernel_bytes=None if sample.slab_bytes is None else sum(part or 0 for part in parts),
+        kernel_parts=of_machine(sample),
     )
 
 

@@ -10,6 +10,7 @@ from tracer.events import LoggedTasks, ProcessId
 from tracer.units import NS_PER_MS
 from tracer.verdict.growth import AFTER_NS
 from tracer.verdict.kills import Kill
+from tracer.verdict.mechanisms.vitals import Vitals, vitals
 from tracer.verdict.people import short
 from tracer.verdict.story import Story
 
@@ -33,6 +34,8 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True):
     before_bytes: int
     """What it had where the picture begins: of one that was forked since then what it inherited."""
     forked_ns: int | None
+    vitals: Vitals | None = None
+    """`None`: not recorded."""
 
     @property
     def grown_bytes(self) -> int:
@@ -79,6 +82,7 @@ def holdings(
                 inherited_bytes=min(shares.get(member.id, 0), anon),
                 before_bytes=before,
                 forked_ns=forked.ts_ns if forked is not None else None,
+                vitals=vitals(member, from_ns, kill.at_ns),
             )
         )
     return tuple(found)

@@ -13,6 +13,7 @@ LEAST_SHARE = 0.01
 """Of the limit: processes with less are one line together, and other lines with less, that hardly grew, are left out of
 it; their sum is in `unexplained`."""
 MOST_ROWS = 8
+LEAST_DIRTY = LEAST_LOCKED = 1 << 20
 GROUPS = {"dataloader_worker": "DataLoader workers"}
 FIRST_KINDS = ("process", "outside", "other", "copies", "shared_memory", "kernel", "page_cache")
 LEAST_RATE = 1024.0
@@ -58,6 +59,9 @@ def _statement(evidence: Evidence, rate: float | None, left_ns: int | None) -> s
         text = f"steady at {format_bytes(evidence.level_bytes)} at most for {level}, then {text}"
     if rate is not None and rate >= LEAST_RATE:
         text += f", {format_bytes(round(rate))}/s at the end"
+    owners = evidence.owners
+    if owners is not None and owners.words is not None:
+        text += f"; of what is in /dev/shm {owners.words}, {owners.when}"
     if left_ns is not None and evidence.limited.limit_bytes is not None:
         last = evidence.limited.looks[-1]
         ago = format_duration(evidence.at_ns - last.at_ns)
@@ -80,16 +84,24 @@ def _parts(evidence: Evidence) -> Iterator[Part]:
         grown = evidence.outside_grown_bytes
         yield Part(kind="outside", what=what, size_bytes=evidence.outside_bytes, grown_bytes=grown,
                    rate_bytes_per_s=_rate(evidence, grown))  # fmt: skip
+    kernel = evidence.kernel
+    top = kernel.top if kernel is not None else None
+    dirty = evidence.limited.looks[-1].dirty_bytes or 0
     rows = (
         ("shared_memory", "shared memory and tmpfs", now.shmem_bytes, before.shmem_bytes),
-        ("kernel", "memory of the kernel", now.kernel_bytes, before.kernel_bytes),
-        ("page_cache", "page cache", now.cache_bytes, before.cache_bytes),
-    )
+        ("kernel", _with("memory of the kernel", top[0] if top else None), now.kernel_bytes, before.kernel_bytes),
+        ("page_cache", _with("page cache", f"{format_bytes(dirty)} to be written" if dirty >= LEAST_DIRTY else None),
+         now.cache_bytes, before.cache_bytes),
+    )  # fmt: skip
     for kind, what, size, earlier in rows:
         if size is not None:
             grown_bytes = None if earlier is None else size - earlier
             yield Part(kind=kind, what=what, size_bytes=size, grown_bytes=grown_bytes,  # type: ignore[arg-type]
                        rate_bytes_per_s=_rate(evidence, grown_bytes))  # fmt: skip
+
+
+def _with(what: str, more: str | None) -> str:
+    return what if more is None else f"{what}: {more}"
 
 
 def _people(evidence: Evidence) -> Iterator[Part]:
@@ -120,9 +132,11 @@ def _people(evidence: Evidence) -> Iterator[Part]:
 def _part(evidence: Evidence, who: str, people: Sequence[Holding]) -> Part:
     grown = sum(one.grown_bytes for one in people)
     forked = any(one.inherited_bytes for one in people)
+    locked = sum(one.vitals.locked_bytes for one in people if one.vitals is not None)
+    what = f"{who}, own pages" if forked else who
     return Part(
         kind="process",
-        what=f"{who}, own pages" if forked else who,
+        what=f"{what}, {format_bytes(locked)} locked" if locked >= LEAST_LOCKED else what,
         pids=tuple(one.id.tgid for one in people),
         size_bytes=sum(one.own_bytes for one in people),
         grown_bytes=grown,

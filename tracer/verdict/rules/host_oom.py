@@ -8,7 +8,7 @@ import msgspec
 from tracer.events import IdentityBy, MarkedEnded
 from tracer.events.signals import SIGKILL
 from tracer.units import NS_PER_S, format_bytes, format_duration
-from tracer.verdict import growth, people, senders
+from tracer.verdict import growth, people, senders, shm_owners
 from tracer.verdict.cuda import document, unaccounted
 from tracer.verdict.cuda.link import caveats as cuda_caveats, not_cuda
 from tracer.verdict.incident import Case, Finding, belongs, doubt_caveats, strength
@@ -105,7 +105,8 @@ def _finding(case: Case, shots: list[_Shot]) -> Finding:
     grown = growth.culprit(story, found, shared_bytes)
     why = explain(case, kill, shortage)
     grown = None if why.elsewhere is not None else grown
-    together = why.elsewhere or (growth.together(story, found, shared_bytes) if grown is None else None)
+    whose = shm_owners.grown_words(story, kill.at_ns)
+    together = why.elsewhere or (growth.together(story, found, shared_bytes, whose) if grown is None else None)
     caveats = [*doubt_caveats(doubts), *shortage.caveats, *_log_disagrees(kill), *_told_to_end(case, shots)]
     caveats += case.said.otherwise(kill.id, signal=SIGKILL, at_ns=kill.at_ns)
     caveats += [*_unaccounted(case, shortage, kill.at_ns), *cuda_caveats(case, links[4], kill.at_ns)]

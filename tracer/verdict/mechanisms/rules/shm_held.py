@@ -3,8 +3,9 @@
 
 from tracer.units import format_bytes
 from tracer.verdict.mechanisms.evidence import Evidence
-from tracer.verdict.mechanisms.named import Named, part
-from tracer.verdict.mechanisms.rules.shared_memory import HELD, grew, mapped_share
+from tracer.verdict.mechanisms.named import Named, count, part
+from tracer.verdict.mechanisms.rules.shared_memory import HELD, grew, listed, mapped_share, unlisted
+from tracer.verdict.shm_owners import Owners
 
 
 def judge(evidence: Evidence) -> Named | None:
@@ -15,6 +16,7 @@ def judge(evidence: Evidence) -> Named | None:
     holder = max(evidence.people, key=lambda one: one.shmem_bytes)
     shmem = evidence.now.shmem_bytes or 0
     main = holder.shmem_bytes >= HELD * shmem
+    owners = listed(evidence)
     who = f"{holder.who} holds" if main else "several processes hold"
     return Named(
         name="shm_held",
@@ -24,6 +26,13 @@ def judge(evidence: Evidence) -> Named | None:
         because=(
             f"{part(evidence.shmem_grown_bytes, evidence.grown_bytes)} of the growth is shared memory",
             f"{part(holder.shmem_bytes, shmem)} is mapped by {holder.who}",
+            *((_open_in(owners),) if owners is not None and owners.taken_bytes else ()),
         ),
-        against=("which files these are was not listed",),
+        against=() if owners is not None else (unlisted(evidence),),
     )
+
+
+def _open_in(owners: Owners) -> str:
+    made = f", made by {count(owners.makers, 'DataLoader worker')}" if owners.worker_made else ""
+    size, files = format_bytes(owners.taken_bytes), count(owners.taken_files, "file")
+    return f"{owners.when} {owners.taken_by} had {files} of /dev/shm open, {size}{made}"
