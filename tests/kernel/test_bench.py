@@ -39,3 +39,11 @@ def test_a_kill_is_proved_whether_or_not_other_tools_run_here_and_these_speak_fo
     assert ours.replace("\\", "") == "2, 0 lost (host_oom_cgroup: proved)"
     assert {name for name, *_ in others} == {"bpftrace oomkill.bt", "libbpf-tools oomkill", "bcc oomkill"}
     assert all(said for _, said, *_ in others)
+
+
+def test_the_bench_says_what_sampling_costs_far_from_a_limit_and_near_one():
+    shown = run_bench("--sampling", "--processes", "4", "--each", "8", "--seconds", "2", "--pairs", "1")
+
+    assert "the tracer at the default rate" in shown
+    assert "the tracer near the limit" in shown
+    assert "work done, watched to not watched" in shown
