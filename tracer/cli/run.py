@@ -15,6 +15,7 @@ from tracer.cli.leftovers import left_in
 from tracer.cli.parser import astray
 from tracer.cli.recording import recording, report_at_the_end
 from tracer.cli.sizes import parse_limit
+from tracer.cli.until import add_until_options, parse_until
 from tracer.cli.watching import (
     Files,
     add_output_options,
@@ -38,6 +39,7 @@ from tracer.masking import mask_arguments
 from tracer.pipeline import Pipeline, Plan, Sources
 from tracer.pipeline.clocks import header_now
 from tracer.pipeline.machine import open_sources
+from tracer.pipeline.until import Until
 from tracer.rights import as_root
 from tracer.units import MIB, format_bytes
 
@@ -68,6 +70,8 @@ class RunCommand:
          "sudo oomtrace run --report why.txt --record run.oomtrace -- ./train.sh"),
         ("Keep the job's output as well, and see it beside what the kernel did",
          "sudo oomtrace run --log train.log -- python train.py"),
+        ("See in one epoch where its memory is going, without waiting for a kill",
+         "sudo oomtrace run --until epochs=1 --for 2h -- python train.py"),
     )  # fmt: skip
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
@@ -89,6 +93,7 @@ class RunCommand:
             metavar="FILE",
             help="copy the job's own output into a new file as well; its lines that matter stand in the report",
         )
+        add_until_options(parser.add_argument_group("a job that need not go to its end"))
         add_watching_options(
             parser.add_argument_group("watching"), require_bpf="do not start the job where the kernel cannot be watched"
         )
@@ -103,6 +108,7 @@ class RunCommand:
             swap_bytes=None if args.swap_max is None else parse_limit(args.swap_max),
             own=args.memory_max is not None or args.swap_max is not None,
         )
+        until = parse_until(args.until, args.lasting)
         lost = astray(args.words, argv, args.program.children.choices[self.name])
         if lost is not None:
             try_to_say(lost)
@@ -110,7 +116,7 @@ class RunCommand:
         if args.user is not None:
             caller = find_user(args.user, caller, os.environ)
         with opened_files(args, caller) as files:
-            return _Run(argv, args, caller, files).run(limits)
+            return _Run(argv, args, caller, files).run(limits, until)
 
 
 class _Run:
@@ -127,7 +133,7 @@ class _Run:
         self._said = (*known, *elsewhere)
         self._notes: list[str] = [*known, *(("; ".join(elsewhere),) if elsewhere else ())]
 
-    def run(self, limits: Limits) -> int:
+    def run(self, limits: Limits, until: Until | None = None) -> int:
         # The caller's own, where they are known, come before what we were started with.
         self._caller = replace(self._caller, rlimits={**raise_rlimits(), **self._caller.rlimits})
         hierarchy = hierarchy_here(needed=limits != Limits())
@@ -138,11 +144,11 @@ class _Run:
             # Until the job runs, a failure leaves no file behind.
             undo = stack.enter_context(contextlib.ExitStack())
             undo.callback(writer.discard)
-            log = self._log(kept, undo)
+            log = self._log(kept, undo, until)
             sources = self._opened_sources(stack)
             cgroup = self._cgroup(hierarchy, limits)
             try:
-                plan = self._plan(cgroup, hierarchy, sources)
+                plan = replace(self._plan(cgroup, hierarchy, sources), until=until, say=try_to_say)
                 outcome = Pipeline(self._with_output(plan, log), sources, writer).run()
             except OSError as error:  # not even the few descriptors and the process that it takes
                 raise OomtraceError(f"the job was not started: {error.strerror}") from error
@@ -152,7 +158,7 @@ class _Run:
                 self._explain(outcome.failure)
                 return outcome.exit_code
             undo.pop_all()
-            if outcome.log_trouble is not None:
+            if outcome.log_trouble is not None and self._args.log is not None:
                 try_to_say(f"the log {self._args.log} is not whole: {outcome.log_trouble}")
             if left is not None:
                 writer.append(Note(ts_ns=time.monotonic_ns(), source="job", text=left))
@@ -161,7 +167,7 @@ class _Run:
                 text = "the recording was removed, or replaced by another file, while the job ran"
                 writer.append(Note(ts_ns=time.monotonic_ns(), source="tracer", text=text))
                 try_to_say(text)
-            if os.WIFSIGNALED(outcome.status) and os.WTERMSIG(outcome.status) == signal.SIGINT:
+            if not outcome.as_asked and os.WIFSIGNALED(outcome.status) and os.WTERMSIG(outcome.status) == signal.SIGINT:
                 atexit.register(end_by_interrupt)
             stack.callback(report_at_the_end, writer, self._caller, self._files.report, outcome.exit_code)
         return outcome.exit_code
@@ -173,11 +179,16 @@ class _Run:
         [command] = mask_arguments(self._argv[:1])
         try_to_say(f"{command}: {failure.why(self._argv[0])}", next_command=not_a_job(self._argv))
 
-    def _log(self, kept: contextlib.ExitStack, undo: contextlib.ExitStack) -> LogFile | None:
-        """The file for the job's output."""
-        if self._args.log is None:
+    def _log(
+        self, kept: contextlib.ExitStack, undo: contextlib.ExitStack, until: Until | None = None
+    ) -> LogFile | None:
+        """The file for the job's output. Where its epochs or steps are to end it, it is looked through without one."""
+        if self._args.log is None and (until is None or not until.needs_marks):
             return None
-        log = LogFile.create(self._args.log, self._caller)
+        if self._args.log is None:
+            log = LogFile(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), None)
+        else:
+            log = LogFile.create(self._args.log, self._caller)
         kept.callback(os.close, log.fd)
         undo.callback(log.discard)
         return log

@@ -81,6 +81,7 @@ from tracer.events.run import (
     Attached,
     Clock,
     Disarmed,
+    EndAsked,
     Header,
     HookStatus,
     JobEnded,
@@ -127,6 +128,7 @@ AnyEvent = (
     | TracerPlaced
     | JobStarted
     | Attached
+    | EndAsked
     | JobEnded
     | ProcessGone
     | Losses
@@ -198,6 +200,7 @@ __all__ = [
     "CudaSymbol",
     "CudaTotals",
     "Disarmed",
+    "EndAsked",
     "Event",
     "GpuDevice",
     "GpuLibrary",

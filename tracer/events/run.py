@@ -131,6 +131,19 @@ class JobEnded(Event, frozen=True, kw_only=True, gc=False):
     """Wait status, as the kernel encodes it."""
 
 
+class EndAsked(Event, frozen=True, kw_only=True, gc=False):
+    """`run --until` or `run --for`: the job was to be ended by us, and this signal was sent to its process group."""
+
+    why: str
+    """`epochs=1 was reached`, `10 min have passed`."""
+    signal: int
+    tracer_tgid: int | None = None
+    """Who sent it: ourselves, by our own pid."""
+    epochs: float | None = None
+    """How far the job was by then, as it was seen live; `None`: it was not asked for."""
+    steps: int | None = None
+
+
 class ProcessGone(Event, frozen=True, kw_only=True, gc=False):
     """A process was missing at a scan. That is **not** an exit event: how it ended is unknown."""
 

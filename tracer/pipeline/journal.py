@@ -26,6 +26,8 @@ class Journal:
     """Appends events, flushes in time, and turns whatever fails into notes: nothing here ever raises."""
 
     def __init__(self, writer: RecordingWriter, disk: Helper) -> None:
+        self.listener: Callable[[Event], None] | None = None
+        """Gets each event that is recorded."""
         self._writer = writer
         self._disk = disk
         self._due_ns: int | None = None
@@ -39,8 +41,14 @@ class Journal:
             self._writer.append(event)
         except Exception as error:  # noqa: BLE001 - the job must not pay for a fault of ours
             self._failed("the recording", error)
+        if self.listener is not None:
+            self.attempt("listening to events", lambda: self._tell(event), otherwise=None)
         if self._due_ns is None:
             self._due_ns = event.ts_ns + FLUSH_NS
+
+    def _tell(self, event: Event) -> None:
+        if self.listener is not None:
+            self.listener(event)
 
     def append_changed(self, key: tuple[object, ...], event: Event, like: Event | None = None) -> bool:
         """Take a sample in, unless it says what the last one with this key said; whether it was taken.

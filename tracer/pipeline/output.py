@@ -32,7 +32,9 @@ class Output:
         tee: Tee,
         journal: Journal,
         resized: Callable[[], object],
+        *,
         told: Callable[[TrainingLine], object] = lambda _: None,
+        heard: Callable[[TrainingLine], object] = lambda _: None,
     ) -> None:
         """What it reads it records.
 
@@ -41,8 +43,9 @@ class Output:
             journal: where to.
             resized: called when the job's terminal has got another size: nobody else tells the job.
             told: called with each line that is recorded.
+            heard: called with each line that was recognised, also with those that are not recorded.
         """
-        self._told = told
+        self._told, self._heard = told, heard
         self._tee = tee
         self._journal = journal
         self._resized = resized
@@ -131,6 +134,8 @@ class Output:
         return self._credit_ns > 0
 
     def _record(self, lines: list[TrainingLine]) -> None:
+        for line in lines:
+            self._heard(line)
         for line in self._thinning.take(lines):
             self._append(line)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tracer.errors import CgroupUnavailable, OomtraceError
-from tracer.events import JobEnded, JobStarted, OutputWatched
+from tracer.events import JobEnded, JobStarted, OutputWatched, TrainingLine
 from tracer.job.cgroup import JobCgroup
 from tracer.job.control import JobControl
 from tracer.job.identity import Caller
@@ -24,6 +24,7 @@ from tracer.pipeline.loop import Action, Recorder
 from tracer.pipeline.output import Output
 from tracer.pipeline.placing import Place, Placer
 from tracer.pipeline.ports import Sources
+from tracer.pipeline.until import Ender, Until
 from tracer.recording import RecordingWriter
 from tracer.sources.error_file import UserReader
 
@@ -44,6 +45,10 @@ class Plan:
     """Called with the job's pid once that runs under watch."""
     tee: Tee | None = None
     """What stands between the job and its output, ours to close; `None`: the job has that itself."""
+    until: Until | None = None
+    """When the job is to be ended by us."""
+    say: Callable[[str], None] | None = None
+    """Something for who waits before the terminal."""
     shuns_oom_killer: bool = False
     """Whether this process, for the rest of its life, is to be passed over where that is allowed."""
 
@@ -58,10 +63,14 @@ class Outcome:
     """Its program never ran."""
     log_trouble: str | None = None
     """What the log of its output misses."""
+    as_asked: bool = False
+    """It was ended by us (`Plan.until`)."""
 
     @property
     def exit_code(self) -> int:
-        """As a shell reports it: 128 + signal."""
+        """As a shell reports it: 128 + signal. 0 of one that we ended, as asked."""
+        if self.as_asked:
+            return 0
         code = os.waitstatus_to_exitcode(self.status)
         return 128 - code if code < 0 else code
 
@@ -78,6 +87,7 @@ class Pipeline:
         self._placer = Placer(sources, self._watch, self._journal)
         self._place: Place | None = None
         self._output: Output | None = None
+        self._ender: Ender | None = None
 
     def run(self) -> Outcome:
         """Run the job to its end.
@@ -95,9 +105,12 @@ class Pipeline:
             if self._plan.shuns_oom_killer:
                 shun_oom_killer()
             control = JobControl(job, inbox, journal.note)
+            self._make_ender(job)
             try:
                 self._recorder.guarded("starting the watch over the job", lambda: self._prepare(job))
                 control.start()
+                if self._ender is not None:
+                    self._ender.begin()
                 self._recorder.guarded("saying that it is ready", lambda: self._say_ready(job))
                 self._recorder.guarded("the loop", lambda: self._loop(job, control, inbox))
                 # Whatever came of the loop: the job is waited for, and signals still reach it.
@@ -125,13 +138,36 @@ class Pipeline:
             tee.close()
             raise
         tee.let_go()
-        self._output = Output(tee, self._journal, lambda: job.signal(signal.SIGWINCH), self._watch.told)
+        self._output = Output(
+            tee,
+            self._journal,
+            lambda: job.signal(signal.SIGWINCH),
+            told=self._watch.told,
+            heard=self._heard,
+        )
         self._watch.more_readers += self._output.readers()
         self._journal.append(OutputWatched(ts_ns=time.monotonic_ns(), source="tracer"))
         return job
 
+    def _make_ender(self, job: Job) -> None:
+        if self._plan.until is not None:
+            say = self._plan.say or self._journal.note
+            self._ender = Ender(self._plan.until, job.signal, self._journal.append, say)
+            self._journal.listener = self._ender.event
+
+    def _heard(self, line: TrainingLine) -> None:
+        if self._ender is not None:
+            self._ender.line(line)
+
+    def _look(self, control: JobControl) -> bool:
+        ender = self._ender
+        if ender is not None:
+            self._journal.attempt("ending the job", lambda: ender.look(time.monotonic_ns()), otherwise=None)
+        return control.look()
+
     def _outcome(self, job: Job) -> Outcome:
-        outcome, output = Outcome(job.wait(), job.start_failure()), self._output
+        asked = self._ender is not None and self._ender.asked
+        outcome, output = Outcome(job.wait(), job.start_failure(), as_asked=asked), self._output
         if output is None:
             return outcome
         self._recorder.guarded("the last of the job's output", output.settle)
@@ -189,10 +225,10 @@ class Pipeline:
         pidfd = job.fileno()
         if pidfd is not None:
             actions[pidfd] = ("the job", job.poll)
-        self._recorder.loop(control.look, actions)
+        self._recorder.loop(lambda: self._look(control), actions)
 
     def _wait(self, control: JobControl, inbox: SignalInbox) -> None:
-        while not control.look():
+        while not self._look(control):
             with selectors.DefaultSelector() as selector:
                 selector.register(inbox.fileno(), selectors.EVENT_READ)
                 selector.select(1.0)

@@ -16,6 +16,7 @@ from tracer.verdict.incident import Case, Finding
 from tracer.verdict.model import Collateral, Job, Report, Verdict
 from tracer.verdict.reconcile import caveats
 from tracer.verdict.rules import (
+    asked,
     counted,
     cuda_oom,
     cuda_said,
@@ -59,7 +60,13 @@ def judge_case(case: Case, *, recording: str | None = None) -> Report:
     findings = sorted([*host_oom.find(case), *counts, *refused, *ended], key=lambda f: (f.at_ns, f.ids))
     stalls = list(stall.find(case))
     failed = Failures(case)
+    as_asked = asked.find(case, end)
+    if as_asked is not None:
+        end = as_asked
+        findings = [f for f in findings if f.at_ns < end.at_ns or f.kind == "oom"]
     primary = first_failure(case, findings, end, failed)
+    if as_asked is not None and primary.kind != "oom" and primary.at_ns >= end.at_ns:
+        primary = end  # what came of our SIGTERM
     if primary is end and case.root_death is None and stalls:
         primary = stalls[0]  # it still runs, and this is why it gets no further
     cascades = Cascades(case, primary, [*(f for f in findings if f.kind in {"oom", "death"}), *failed.apart(primary)])

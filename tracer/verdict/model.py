@@ -13,6 +13,7 @@ from tracer.attribution.places import Place
 from tracer.verdict.confirm.model import Checklist
 from tracer.verdict.cuda.model import CudaFacts
 from tracer.verdict.mechanisms.model import Picture
+from tracer.verdict.projected import Projection
 
 VERDICT_SCHEMA = "oomtrace.verdict/1"
 
@@ -260,6 +261,8 @@ class Incident(Struct, frozen=True, kw_only=True):
     sender: Sender | None = None
     signal: int | None = None
     exit_code: int | None = None
+    as_asked: bool = False
+    """`run --until` or `--for`: oomtrace itself ended the job, and that is no failure."""
     proof: tuple[Link, ...] = ()
     mechanism: Mechanism | None = None
     picture: Picture | None = None
@@ -348,6 +351,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
     """`None`: no counter of OOM kills was read."""
     confirm: Checklist | None = None
     """`None`: it was no host OOM kill that started the failure."""
+    projection: Projection | None = None
+    """Where memory was going, of a job that was not killed for want of it. `None`: not looked for."""
 
 
 EntryKind = Literal["start", "memory", "reclaim", "oom", "mark", "signal", "kill", "exit", "gone", "log", "gpu", "note"]

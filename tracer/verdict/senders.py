@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from tracer.attribution import roles
 from tracer.attribution.cgroup_paths import place_of
-from tracer.events import ProcessId, SeenProgram, SenderSeen, SignalInfo, SignalSent, process_id
+from tracer.events import EndAsked, ProcessId, SeenProgram, SenderSeen, SignalInfo, SignalSent, process_id
 from tracer.events.signals import (
     CRASH_SIGNALS,
     KERNEL_INFO,
@@ -127,7 +127,8 @@ def sender_name(story: Story, signal: SignalSent) -> str:
     if who.kind == "self":
         return "itself"
     if _from_tracer(story, signal) and passed_on(story, signal) is None:
-        return "oomtrace, which passed it on"
+        asked = any(one.ts_ns <= signal.ts_ns and one.signal == signal.signal for one in story.of(EndAsked))
+        return "oomtrace, as asked" if asked else "oomtrace, which passed it on"
     role = story.roles.get(sender_id(signal))
     if who.kind in {"launcher", "job"} and role is not None:
         # By the name that it had when it sent: it may have begun another program since.

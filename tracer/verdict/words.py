@@ -125,7 +125,7 @@ def _hook(name: str) -> str:
 
 def is_clean(incident: Incident) -> bool:
     """Whether nothing went wrong at all."""
-    return incident.cause == "exited" and incident.exit_code == 0
+    return incident.cause == "exited" and (incident.exit_code == 0 or incident.as_asked)
 
 
 def who(process: Process) -> str:
