@@ -11,6 +11,7 @@ import msgspec
 
 from tracer.cli.console import Look
 from tracer.recording import RecordingReader
+from tracer.verdict.comparison import project
 from tracer.verdict.incident import Case
 from tracer.verdict.judge import judge_case
 from tracer.verdict.model import Report
@@ -45,10 +46,13 @@ class Judged:
     def report(self) -> Report:
         """The verdict; what is damaged in the recording stands among the caveats."""
         report = judge_case(self.case, recording=self.recording.path)
-        said = (*self.recording.damage.statements(), *self._said)
-        if not said:
+        projection = project(self.case, report.verdict)
+        if projection is not None:
+            verdict = msgspec.structs.replace(report.verdict, projection=projection)
+            report = msgspec.structs.replace(report, verdict=verdict)
+        if not self.said:
             return report
-        verdict = msgspec.structs.replace(report.verdict, caveats=(*report.verdict.caveats, *said))
+        verdict = msgspec.structs.replace(report.verdict, caveats=(*report.verdict.caveats, *self.said))
         return msgspec.structs.replace(report, verdict=verdict)
 
     @cached_property
@@ -61,6 +65,12 @@ class Judged:
         samples = Samples(self.case.story)
         for event in self.recording if all_of_them else self.case.story.events:
             yield from samples.rows(event)
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """What is damaged in the recording, or was left out of it."""
+        assert self.case is not None
+        return (*self.recording.damage.statements(), *self._said)
 
 
 def report_on(recording: RecordingReader) -> Report:

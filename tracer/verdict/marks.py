@@ -44,6 +44,8 @@ class Marks(msgspec.Struct, frozen=True, kw_only=True):
     """Counted through all epochs."""
     epochs_meant: int | None = None
     """How many there are to be, as the job itself says."""
+    last_ns: int | None = None
+    """When the last line of progress was written."""
     began_again: bool = False
     """What came before that is left out."""
 
@@ -81,7 +83,13 @@ def marks_of(story: Story) -> Marks:
         # A single line says less than workers that come and go.
         starts = tuple(_starts_of_workers(story))
         epochs = starts if len(starts) > 1 else epochs
-    return Marks(epochs=epochs, steps=steps, epochs_meant=int(meant[-1]) if meant else None, began_again=again)
+    return Marks(
+        epochs=epochs,
+        steps=steps,
+        epochs_meant=int(meant[-1]) if meant else None,
+        last_ns=told[-1].at_ns,
+        began_again=again,
+    )
 
 
 def _of_one_writer(story: Story) -> list[_Told]:

@@ -230,7 +230,7 @@ def test_the_end_does_not_wait_for_a_copier_that_is_gone(watched, channel):
 
 def test_each_line_that_is_recorded_is_told():
     channel, writer, told, disk = Channel(), Writer(), [], Helper("test-disk")
-    output = Output(Tee(channel), Journal(writer, disk), lambda: None, told.append)
+    output = Output(Tee(channel), Journal(writer, disk), lambda: None, told=told.append)
     channel.say(b"nothing of note\n" + WORKER)
     read(output)
     channel.close()

@@ -4,7 +4,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from tests.unit.verdict.growing import Growing
+from tests.unit.verdict.comparison.growing import Growing
 from tracer.units import NS_PER_S
 from tracer.verdict.marks import marks_of, place_at, reached
 from tracer.verdict.story import Story

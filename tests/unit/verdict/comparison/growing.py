@@ -31,7 +31,7 @@ class Growing(Scene):
         """A line of progress."""
         self.at(at_s)
         told = {name: value for name, value in numbers.items() if value is not None}
-        line = TrainingLine(ts_ns=self.now_ns, source="log", about="progress", text="x", stream=stream, rank=rank,
+        line = TrainingLine(ts_ns=self.now_ns, source="text", about="progress", text="x", stream=stream, rank=rank,
                             numbers=told)  # fmt: skip
         self.add(line)
 

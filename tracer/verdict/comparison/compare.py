@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The outcome. A wrong `fixed` sends somebody back into a run of days that will be killed: what is open says so."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from tracer.events import AnyEvent
+from tracer.verdict.comparison import growth, peak, told
+from tracer.verdict.comparison.align import Pair, align
+from tracer.verdict.comparison.finding import Finding, cannot_tell
+from tracer.verdict.comparison.model import Comparison
+from tracer.verdict.comparison.run import Run, run_of
+from tracer.verdict.comparison.sides import side
+from tracer.verdict.incident import Case
+from tracer.verdict.judge import judge_case
+from tracer.verdict.model import Verdict
+from tracer.verdict.story import Story
+
+AS_LONG = 0.05
+"""Limits that differ by less are the same."""
+
+
+class Recorded(NamedTuple):
+    """A recording, judged, and where it lies."""
+
+    case: Case
+    verdict: Verdict
+    path: str | None = None
+
+
+def judged(events: Iterable[AnyEvent], path: str | None = None) -> Recorded:
+    """All events of a recording as `compare` takes them."""
+    case = Case(Story(events))
+    return Recorded(case, judge_case(case, recording=path).verdict, path)
+
+
+def compare(before: Recorded, after: Recorded) -> Comparison:
+    """Whether AFTER has what BEFORE was killed by."""
+    one, two = run_of(*before), run_of(*after)
+    one, two = _same_place(one, two)
+    pair = align(one, two)
+    finding = _found(one, two, pair)
+    return Comparison(
+        outcome=finding.outcome,
+        basis=finding.basis,
+        statement=told.statement(finding, one, two, pair),
+        aligned=pair.aligned,
+        before=side(one, two, pair.before),
+        after=side(two, one, pair.after),
+        ratio=finding.ratio,
+        left_at_most_bytes=finding.left_bytes,
+        left_at_most_share=finding.left_share,
+        reasons=finding.reasons,
+        need=finding.need,
+        differences=tuple(told.differences(one, two)),
+        caveats=tuple(told.caveats(one, two, pair)),
+    )
+
+
+def _same_place(before: Run, after: Run) -> tuple[Run, Run]:
+    """Both on the same level of their chains of cgroups: a sum over processes is nothing like a cgroup."""
+    if before.course is None or after.course is None or before.course.levels_up == after.course.levels_up:
+        return before, after
+    for level in (before.course.levels_up, after.course.levels_up):
+        if level is None:
+            continue
+        one, two = before.on(level), after.on(level)
+        if one.course is not None and two.course is not None and one.course.levels_up == two.course.levels_up:
+            return one, two
+    return before.on(-1), after.on(-1)
+
+
+def _found(before: Run, after: Run, pair: Pair) -> Finding:
+    for run, name in ((before, "BEFORE"), (after, "AFTER")):
+        if run.course is None:
+            return cannot_tell(f"nobody looked at the memory of {name}")
+        # Nothing of a level can be said from silence.
+        if any(first <= run.end_ns and last > run.begin_ns for first, last in run.course.gaps):
+            return cannot_tell(f"nobody looked at the memory of {name} for a part of its time")
+    assert before.course is not None
+    assert after.course is not None
+    if (before.course.levels_up is None) != (after.course.levels_up is None):
+        return cannot_tell("of one a cgroup was looked at, and of the other its processes alone")
+    if after.maybe_killed and not after.killed:
+        return cannot_tell("AFTER may have been killed for want of memory: its own verdict is open")
+    found = peak.judge(before, after, pair) if peak.applies(before, pair) else growth.judge(before, after, pair)
+    doubts = after.case.story.doubts(after.begin_ns, after.end_ns)
+    if found.outcome == "fixed" and doubts:
+        return cannot_tell(f"of AFTER something may be missing: {doubts[0]}", basis=found.basis, ratio=found.ratio)
+    return found
