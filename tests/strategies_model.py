@@ -62,16 +62,20 @@ def structs(kind, text=hostile_text):
     return st.builds(kind, **fields)
 
 
+PLAIN = {
+    bool: st.booleans(),
+    int: st.integers(-(2**62), 2**62) | st.integers(-2, 5),
+    float: st.floats(-1e18, 1e18),
+    type(None): st.none(),
+}
+
+
 def _values(annotation, text):
     origin = typing.get_origin(annotation)
     if annotation is str:
         return text
-    if annotation is bool:
-        return st.booleans()
-    if annotation is int:
-        return st.integers(-(2**62), 2**62) | st.integers(-2, 5)
-    if annotation is type(None):
-        return st.none()
+    if annotation in PLAIN:
+        return PLAIN[annotation]
     if origin in {typing.Union, types.UnionType}:
         return st.one_of([_values(part, text) for part in typing.get_args(annotation)])
     if origin is typing.Literal:

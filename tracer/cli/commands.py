@@ -3,6 +3,7 @@
 
 from tracer.cli.attach import AttachCommand
 from tracer.cli.command import Command
+from tracer.cli.compare import CompareCommand
 from tracer.cli.doctor import DoctorCommand
 from tracer.cli.explain import ExplainCommand
 from tracer.cli.export import ExportCommand
@@ -18,6 +19,7 @@ COMMANDS: tuple[Command, ...] = (
     AttachCommand(),
     StopCommand(),
     ReportCommand(),
+    CompareCommand(),
     ExportCommand(),
     ExplainCommand(),
     DoctorCommand(),

@@ -57,7 +57,7 @@ def test_fields_stand_in_the_order_in_which_they_are_declared():
     written = json.loads(document.render(WORKER_KILLED))
 
     expected = ["schema", "primary", "incidents", "job", "caveats", "watched_by", "pids_of", "reconciliation",
-                "confirm"]  # fmt: skip
+                "confirm", "projection"]  # fmt: skip
     assert list(written) == expected
     assert list(written["incidents"][0]) == [field.encode_name for field in msgspec.structs.fields(Incident)]
 

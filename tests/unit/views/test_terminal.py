@@ -27,6 +27,7 @@ HEADINGS = (
     "Proof",
     "Limits",
     "Timeline",
+    "Where its memory is going",
     "What to do",
     "Also seen",
     "Caveats",

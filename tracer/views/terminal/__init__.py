@@ -4,9 +4,10 @@
 from itertools import chain
 
 from tracer.doctor.model import Diagnosis, Selftest
+from tracer.verdict.comparison.model import Comparison
 from tracer.verdict.model import Entry, Incident, Report
 from tracer.verdict.words import is_clean
-from tracer.views.terminal import diagnosis as found, memory, sections
+from tracer.views.terminal import comparison as compared, diagnosis as found, memory, sections
 from tracer.views.terminal.checklist import write_checklist
 from tracer.views.terminal.page import ASCII, UNICODE, Page
 from tracer.views.terminal.safe import safe_report
@@ -20,7 +21,15 @@ LEAST_WIDTH = 40
 
 _TROUBLE = frozenset({"oom", "mark", "signal", "kill", "gone"})
 
-__all__ = ["DEFAULT_WIDTH", "LEAST_WIDTH", "MOST_WIDTH", "render", "render_diagnosis", "render_selftest"]
+__all__ = [
+    "DEFAULT_WIDTH",
+    "LEAST_WIDTH",
+    "MOST_WIDTH",
+    "render",
+    "render_comparison",
+    "render_diagnosis",
+    "render_selftest",
+]
 
 
 def render(
@@ -51,6 +60,13 @@ def render_selftest(
     return found.render_selftest(selftest, width=_columns(width), color=color, ascii_only=ascii_only)
 
 
+def render_comparison(
+    comparison: Comparison, *, width: int | None = None, color: bool = False, ascii_only: bool = False
+) -> str:
+    """Lay out what `compare` found, by the same rules."""
+    return compared.render_comparison(comparison, width=_columns(width), color=color, ascii_only=ascii_only)
+
+
 def _columns(width: int | None) -> int:
     return DEFAULT_WIDTH if width is None else min(max(width, LEAST_WIDTH), MOST_WIDTH)
 
@@ -67,6 +83,7 @@ def _write(page: Page, report: Report, *, confirm: bool) -> None:
         memory.write_mechanism(page, incident)
     if not clean or _eventful(report.timeline):
         write_timeline(page, report.timeline, incident)
+    sections.write_projection(page, report.verdict)
     sections.write_remedies(page, incident)
     if confirm and report.verdict.confirm is not None:
         write_checklist(page, report.verdict.confirm)

@@ -36,6 +36,13 @@ def write_headline(page: Page, incident: Incident) -> None:
         page.text(Text(page.tame(incident.summary)))
 
 
+def write_projection(page: Page, verdict: Verdict) -> None:
+    """Where the memory of a job that was not killed was going."""
+    if verdict.projection is not None:
+        page.heading("Where its memory is going")
+        page.text(Text(page.tame(verdict.projection.statement)))
+
+
 def write_facts(page: Page, report: Report, incident: Incident) -> None:
     """Who was hit, who grew, who was allocating, who sent: each only where it says something new."""
     page.blank()

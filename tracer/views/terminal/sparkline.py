@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 
-def sparkline(values: Sequence[int | None], room: int, *, levels: str) -> str:
-    """`values` in at most `room` cells, from zero to their own peak; a gap where nothing is known.
+def sparkline(values: Sequence[int | None], room: int, *, levels: str, top: int | None = None) -> str:
+    """`values` in at most `room` cells, from zero to their own peak or to `top`; a gap where nothing is known.
 
     The scale starts at zero, so what is flat looks flat and only real growth rises. Where several values
     share a cell the largest shows: the peak is what counts here.
     """
     cells = _resampled(values, room)
-    peak = max((value for value in cells if value is not None), default=0)
+    peak = max((value for value in cells if value is not None), default=0) if top is None else top
     return "".join(" " if value is None else levels[_level(value, peak, len(levels))] for value in cells)
 
 
