@@ -23,7 +23,7 @@ class CompareCommand:
     examples = (
         ("Did the change help?", "oomtrace compare before.oomtrace after.oomtrace"),
         ("Make the second one without waiting for a kill",
-         "sudo oomtrace run --until epochs=1 --record after.oomtrace -- python train.py"),
+         "sudo oomtrace run --until epochs=1 --record after.oomtrace -- ./train.sh"),
         ("In CI, be content with less growth than before",
          "oomtrace compare --accept reduced --json before.oomtrace after.oomtrace"),
     )  # fmt: skip

@@ -105,7 +105,7 @@ def seen(run: Run, unit: Unit, *, since_marks: bool) -> Seen | None:
     span, seconds = _place(run, unit, run.end_ns, begin_ns), (run.end_ns - begin_ns) / NS_PER_S
     if not points or span <= 0:
         return None
-    count = _blocks(unit, span, seconds, len(points))
+    count = _blocks(_epochs(run, begin_ns), seconds, len(points))
     tail_from = span * (1 - TAIL_SHARE)
     tail_count = max(LEAST_BLOCKS, round(count * TAIL_SHARE)) if count >= LEAST_BLOCKS + 1 else 0
     return Seen(
@@ -156,9 +156,17 @@ def _unit(before: Run, after: Run) -> Unit:
     return epoch if same and min(counts) > 1 else "second"
 
 
-def _blocks(unit: Unit, span: float, seconds: float, looks: int) -> int:
-    if unit in {"epoch", "worker_start"} and span >= WHOLE_EPOCHS:
-        return min(round(span), MOST_BLOCKS)
+def _epochs(run: Run, begin_ns: int) -> float:
+    """How many went by; in whatever unit it is compared, what comes back in each of them is then in each block."""
+    marks = marks_in(run, "epoch")
+    if len(marks) < ENOUGH_EPOCHS or marks[0].at_ns > begin_ns + (run.end_ns - begin_ns) // WHOLE_EPOCHS:
+        return 0.0
+    return (place_at(marks, run.end_ns) or 0.0) - marks[0].number
+
+
+def _blocks(epochs: float, seconds: float, looks: int) -> int:
+    if epochs >= WHOLE_EPOCHS:
+        return min(round(epochs), MOST_BLOCKS)
     return min(max(int(2 * seconds), looks // 2), BLOCKS_IN_TIME)
 
 
