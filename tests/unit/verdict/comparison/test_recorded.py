@@ -12,8 +12,8 @@ from tracer.verdict.comparison import compare, judged, project
 
 BY_NAME = {run.name: run for run in recorded()}
 PROGRAMS = sorted(name.removesuffix("-killed") for name in BY_NAME if name.endswith("-killed"))
-TOO_SHORT = {"main_process_growth", "rank_asymmetry_itself"}
-"""Of these the twins that lie here are level for too short a time, or have epochs of different lengths."""
+TOO_SHORT = {"rank_asymmetry_itself"}
+"""Of these the twins that lie here are level for too short a time."""
 STILL_GROWS = {"worker_cache_one"}
 """The heap of its workers kept what they freed, 40 MiB an epoch, in this very run."""
 
