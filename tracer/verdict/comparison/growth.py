@@ -26,6 +26,7 @@ IN_TIME = (0.5, 2.0)
 """Of growth in time another machine, or the same one with more to do, makes that much."""
 SURE = (0.5, 2.0)
 """Where the growth is known no better than that, it is not known to be unchanged."""
+NOT_AS_FAR = "AFTER has not come as far as BEFORE, whose growth came late or in steps"
 KILLED_TOO = "AFTER was killed for want of memory, too"
 COVERED_SHARE = 0.9
 """Growth that comes in steps may come a little later than it did."""
@@ -75,6 +76,8 @@ def _lived(one: Seen, two: Seen, grown: Trend, unit: Unit) -> Finding:
         left = round(max(0.0, trend.high))
         return Finding(outcome="fixed", basis="growth", ratio=ratio, left_bytes=left, left_share=max(0.0, ratio.high))
     found = _not_fixed(grown, trend, unit)
+    if found.outcome == "reduced" and two.span < one.span and not _shows(one, two.span, grown):
+        return cannot_tell(NOT_AS_FAR, basis="growth", need=_need(one.span - two.span, two, unit), ratio=ratio)
     if ratio.value <= LEFT_SHARE:
         return msgspec.structs.replace(found, need=_to_be_sure(one, two, ratio, unit), ratio=ratio)
     return found
@@ -128,11 +131,16 @@ def _missing(one: Seen, two: Seen, risen: float, grown: Trend) -> str | None:
     level = two.span * (TAIL_SHARE if two.tail is not None else 1.0)
     if (level if risen > LITTLE_SHARE * rise else two.span) >= one.span:
         return None
-    expected = _least_rise(one, level * COVERED_SHARE)
     seen = max(0.0, trend.high) * level
-    if expected >= LEAST_RISE_BYTES and seen <= LEFT_SHARE * expected and expected >= grown.slope * level / 2:
+    if _shows(one, level, grown) and seen <= LEFT_SHARE * _least_rise(one, level * COVERED_SHARE):
         return None
-    return "AFTER does not grow, but has not come as far as BEFORE, whose growth came late or in steps"
+    return NOT_AS_FAR
+
+
+def _shows(one: Seen, span: float, grown: Trend) -> bool:
+    """Whether BEFORE grew at about its rate in any part so long."""
+    expected = _least_rise(one, span * COVERED_SHARE)
+    return expected >= max(LEAST_RISE_BYTES, grown.slope * span / 2)
 
 
 def _least_rise(one: Seen, span: float) -> float:
