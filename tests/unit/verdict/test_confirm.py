@@ -4,9 +4,9 @@
 from typing import Any
 
 import pytest
+from tests.unit.verdict.growing import Growing
 
 from tests.unit.verdict.cuda.cuda_scenes import CudaScene
-from tests.unit.verdict.growing import Growing
 from tests.unit.verdict.scenes import RANK, WORKERS, Scene, worker_killed
 from tracer.events import OutputWatched, TrainingLine
 from tracer.units import NS_PER_S
