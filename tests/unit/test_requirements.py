@@ -80,7 +80,9 @@ def test_an_expected_failure_is_none_of_its_business(outcome):
 
 
 def test_an_unknown_requirement_is_an_error_and_not_ignored(outcome):
-    assert any("knows kernel, torch, launchers, vm, browser, not cuda" in line for line in outcome("kernel", HERE, "cuda"))
+    lines = outcome("kernel", HERE, "cuda")
+
+    assert any("knows kernel, torch, launchers, vm, browser, not cuda" in line for line in lines)
 
 
 def test_a_machine_that_is_busy_fails_no_property(outcome):

@@ -4,8 +4,8 @@
 from typing import Any
 
 import pytest
-from tests.unit.verdict.growing import Growing
 
+from tests.unit.verdict.comparison.growing import Growing
 from tests.unit.verdict.cuda.cuda_scenes import CudaScene
 from tests.unit.verdict.scenes import RANK, WORKERS, Scene, worker_killed
 from tracer.events import OutputWatched, TrainingLine
