@@ -3,7 +3,7 @@
 
 import re
 
-from scripts import exporting
+from scripts.benches import exporting
 from tracer.cli.export import FORMATS
 
 
