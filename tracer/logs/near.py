@@ -2,6 +2,7 @@
 """Of a text in blocks of lines: those that may say why a job ended, and those just before. All else is only counted."""
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from tracer.logs.sieve import Sifted, tells
 
@@ -10,6 +11,17 @@ LINE_BYTES = 4096
 BEFORE = 30
 AFTER = 3
 _BEFORE_BYTES = 1 << 14
+
+
+class Near(NamedTuple):
+    """Lines that are near, one behind the other."""
+
+    number: int
+    """Of the first, from 1."""
+    lines: Sequence[bytes]
+    """Without their ends."""
+    tells: bool
+    """Whether there is one, and it has a fragment: of lines that have none a rule can take nothing."""
 
 
 class NearLines:
@@ -27,8 +39,8 @@ class NearLines:
         """The next line is wanted, whatever it says."""
         self._after = max(self._after, 1)
 
-    def feed(self, data: bytes, sifted: Sifted) -> Iterator[tuple[int, bytes]]:
-        """Of lines with their ends those that are near: number from 1, and bytes without the end."""
+    def feed(self, data: bytes, sifted: Sifted) -> Iterator[Near]:
+        """Of lines with their ends those that are near."""
         if self._after <= 0 and not sifted.telling:
             self._pass_over(data, sifted.lines)
             return
@@ -37,11 +49,11 @@ class NearLines:
         hits = [at for at in sifted.telling if len(lines[at]) <= LINE_BYTES or tells(lines[at][:LINE_BYTES])]
         yield from self._near(lines, [*hits, len(lines)])
 
-    def end(self) -> Iterator[tuple[int, bytes]]:
+    def end(self) -> Iterator[Near]:
         """Of a log that just breaks off, its last lines."""
         yield from self._before()
 
-    def _near(self, lines: Sequence[bytes], hits: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+    def _near(self, lines: Sequence[bytes], hits: Sequence[int]) -> Iterator[Near]:
         at = next_hit = 0
         while at < len(lines):
             if hits[next_hit] < at:
@@ -52,13 +64,14 @@ class NearLines:
                 self.number += hits[next_hit] - at
                 at = hits[next_hit]
                 continue
-            if hits[next_hit] == at:
+            tells = hits[next_hit] == at
+            if tells:
                 yield from self._before()
                 self._after = AFTER + 1
             self._behind, self._tail = b"", []
             self.number += 1
             self._after -= 1
-            yield self.number, lines[at][:LINE_BYTES]
+            yield Near(self.number, (lines[at][:LINE_BYTES],), tells)
             at += 1
 
     def _pass_over(self, data: bytes, count: int) -> None:
@@ -84,9 +97,10 @@ class NearLines:
                 break
         self._tail = last
 
-    def _before(self) -> Iterator[tuple[int, bytes]]:
+    def _before(self) -> Iterator[Near]:
         """The lines before this one that nobody has seen."""
         if self._behind:
             self._remember(self._behind.split(b"\n")[:-1])
         tail, self._tail = self._tail, []
-        yield from enumerate(tail, self.number - len(tail) + 1)
+        if tail:
+            yield Near(self.number - len(tail) + 1, tail, tells=False)

@@ -9,30 +9,35 @@ from typing import NamedTuple
 
 from tracer.logs.kernel.feed import EARLY_BYTES
 
-ROUGH = (
-    b"kill", b"oom", b"utofme", b"nvrm", b"otalvm", b"emor", b"alloc", b"signal", b"sigterm", b"exit", b"code",
-    b"terminat", b"caught", b"unexpect", b"timedout", b"unable", b"manyopen", b"ancdata", b"devshm", b"abrupt",
-    b"failure", b"nccl", b"bypeer", b"glootransport", b"sendbytes", b"recvv", b"dezvous", b"traceback", b"localrank",
-    b"cancelled", b"segfault", b"traps",
-)  # fmt: skip
-"""What is looked for first, since these are few: one is in each of the others, and of `OF_KERNEL`."""
 FRAGMENTS = (
     b"kill", b"taskoom", b"tasksoom", b"containeroom", b"systemoom", b"oomwhen", b"withoom",
     b"outofme", b"sharedmemory", b"memorylimit", b"memorypressure", b"lowonmemory", b"allocatememory", b"enoughmemory",
     b"memoryerror", b"duetomemory", b"resourcememory", b"memorymapping", b"allowedmemory", b"hostmemory",
     b"availablememory", b"memoryspace", b"freememory", b"toalloc", b"notalloc", b"badalloc", b"cudacalloc",
     b"cudamalloc", b"mallocofsize", b"allocfail", b"allocationfail", b"fallocate",
-    b"signal", b"sigterm", b"exit", b"rorcode", b"urncode", b"terminat", b"caught", b"unexpect", b"timedout",
-    b"unable", b"manyopen", b"ancdata", b"devshm", b"abrupt", b"failure", b"ncclerr", b"ncclsystem", b"ncclremote",
-    b"ncclinternal", b"ncclunhandled", b"ncclinvalid", b"ncclcomm", b"ncclwatchdog", b"ncclop",
-    b"bypeer", b"glootransport", b"sendbytes", b"recvv", b"rendezvousconn", b"traceback", b"localrank", b"cancelled",
-    b"segfault", b"traps",
+    b"closingsignal", b"viasignal", b"deathsignal", b"gotsignal", b"onsignal", b"withsignal", b"signalsig",
+    b"sigterm", b"diedwith", b"exitcode", b"exitstatus", b"exitwithstatus", b"exitedcode", b"errorcode", b"returncode",
+    b"terminatedwith", b"caught", b"edunexpect", b"asunexpect", b"errorunexpect", b"timedout",
+    b"unable", b"manyopen", b"ancdata", b"devshm", b"abrupt", b"edfailure", b"failures", b"ncclerr", b"ncclsystem",
+    b"ncclremote", b"ncclinternal", b"ncclunhandled", b"ncclinvalid", b"ncclcomm", b"ncclwatchdog", b"ncclop",
+    b"bypeer", b"glootransport", b"sendbytes", b"recvv", b"rendezvousconn", b"tracebackmost", b"localrank",
+    b"cancelled", b"segfaultat", b"traps",
 )  # fmt: skip
 """In the letters of every line that a rule of `tracer.logs.training` or `tracer.logs.reports` takes is one of these."""
-OF_KERNEL = (b"kill", b"oom", b"utofme", b"nvrm")
+OF_KERNEL = (b"kill", b"oom", b"utofm", b"nvrm")
 """One of these is in whatever `tracer.logs.kernel.feed` looks for, but for what the journal's JSON has as bytes."""
-EARLY_OF_KERNEL = (b"otalvm", b"emor")
+EARLY_OF_KERNEL = (b"alvm", b"emor")
 """And of these in what it looks for in the beginning of a file."""
+ROUGH = (
+    *OF_KERNEL, *EARLY_OF_KERNEL,
+    b"alloc", b"signal", b"sigterm", b"diedw", b"exit", b"rorco", b"urnco", b"natedw", b"caug", b"unexp", b"medou",
+    b"unab", b"nyop", b"ancda", b"vshm", b"brup", b"edfai", b"lures", b"nccl", b"bypee", b"gloo", b"ndby", b"cvv",
+    b"zvous", b"ebackm", b"lrank", b"ncell", b"ltat", b"traps",
+)  # fmt: skip
+"""What is looked for first, since these are few: one is in each of the others.
+
+Five letters or less, of which some are rare, are found missing soonest.
+"""
 
 _JOB, _KERNEL, _EARLY = 1, 2, 4
 _LOWER = bytes(range(256)).lower()
@@ -90,12 +95,8 @@ class Sieve:
 
     def _learn(self, new: set[bytes]) -> dict[bytes, int]:
         """Of the new lines those that are not dull, and of whom they are."""
-        together = b"\n".join(new)
-        rough = [fragment for fragment in ROUGH if fragment in together]
-        found = {}
-        if rough:
-            found = {line: _of_whom(line) for line in new if any(fragment in line for fragment in rough)}
-            found = {line: of_whom for line, of_whom in found.items() if of_whom}
+        together = b"\n".join(new) + b"\n"
+        found = {together[start : together.find(b"\n", start)]: whom for start, whom in _found(together).items()}
         if len(self._dull) + len(self._others) > _MOST_KNOWN:
             self._dull.clear()
             self._others.clear()
@@ -110,28 +111,40 @@ class Sieve:
 
 def tells(line: bytes) -> bool:
     """Whether a line has one of the fragments."""
-    return bool(_of_whom(line.translate(_LOWER, _NO_LETTERS)) & _JOB)
+    letters = line.translate(_LOWER, _NO_LETTERS)
+    return any(fragment in letters for fragment in FRAGMENTS)
 
 
-def _of_whom(letters: bytes) -> int:
-    return (
-        _JOB * any(fragment in letters for fragment in FRAGMENTS)
-        | _KERNEL * any(fragment in letters for fragment in OF_KERNEL)
-        | _EARLY * any(fragment in letters for fragment in EARLY_OF_KERNEL)
-    )
+_BY_ROUGH = tuple(
+    (rough, tuple(fragment for fragment in FRAGMENTS if rough in fragment),
+     _KERNEL if rough in OF_KERNEL else _EARLY if rough in EARLY_OF_KERNEL else 0)
+    for rough in ROUGH
+)  # fmt: skip
+
+
+def _found(letters: bytes) -> dict[int, int]:
+    """Where a line begins that has something, and of whom it is."""
+    found: dict[int, int] = {}
+    for rough, fragments, of_whom in _BY_ROUGH:
+        place = letters.find(rough)
+        while place >= 0:
+            start, end = letters.rfind(b"\n", 0, place) + 1, letters.find(b"\n", place)
+            line = letters[start:end]
+            whom = of_whom | _JOB if any(fragment in line for fragment in fragments) else of_whom
+            if whom:
+                found[start] = found.get(start, 0) | whom
+            place = letters.find(rough, end)
+    return found
 
 
 def _searched(letters: bytes, of_kernel: int) -> Sifted:
     """The lines are as good as all different: they are searched all at once, and looked at where something is."""
-    candidates: dict[int, bytes] = {}
-    for fragment in ROUGH:
-        place = letters.find(fragment)
-        counted = line = 0
-        while place >= 0:
-            line += letters.count(b"\n", counted, place)
-            counted = letters.find(b"\n", place)
-            candidates[line] = letters[letters.rfind(b"\n", 0, place) + 1 : counted]
-            place = letters.find(fragment, counted)
-    found = {line: _of_whom(text) for line, text in candidates.items()}
-    telling = sorted(line for line, of_whom in found.items() if of_whom & _JOB)
-    return Sifted(letters.count(b"\n"), telling, any(of_whom & of_kernel for of_whom in found.values()))
+    found = _found(letters)
+    telling = []
+    counted = line = 0
+    for start in sorted(start for start, whom in found.items() if whom & _JOB):
+        line += letters.count(b"\n", counted, start)
+        counted = start
+        telling.append(line)
+    lines = line + letters.count(b"\n", counted)
+    return Sifted(lines, telling, any(whom & of_kernel for whom in found.values()))

@@ -2,6 +2,7 @@
 """A text of any kind, in chunks of bytes: what it says of a death, each passage with its place. Pure, bounded."""
 
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -12,31 +13,40 @@ from tracer.logs.chunks import WholeLines
 from tracer.logs.kernel.feed import LINE_BYTES
 from tracer.logs.kernel.reader import KernelLogReader
 from tracer.logs.kernel.shape import TEXT_CHARS as KERNEL_CHARS
-from tracer.logs.near import NearLines
+from tracer.logs.near import Near, NearLines
 from tracer.logs.prefixes import Line, WallTime, split
 from tracer.logs.sieve import Sieve
 from tracer.logs.training import TrainingReader
+from tracer.logs.training.progress import may_have_progress
 from tracer.masking import mask_fields, mask_line
 
 MOST_OF_A_KIND = 200
 """Lines of one kind that are kept of one text: the first ones, and the last."""
+BEFORE_TIME = 40
+"""So many lines may stand between a time and a line without one, for that to be of about that time."""
 BLOCK_BYTES = 1 << 18
 """So much is searched at once: it fits into the caches of a processor, and little is passed on where something is."""
 _MOST_KERNEL = 20_000
 _KEPT_LAST = 50
 
-_HINTS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
+_HINTS: tuple[tuple[str, tuple[bytes, ...], re.Pattern[bytes]], ...] = (
     (
         "kubernetes",
+        (b"kube", b"pod/", b"CrashLoopBackOff", b"Last State:", b"OOMKilled"),
         re.compile(
             rb"kube(?:pods|let|ctl)|\bpod/|io\.kubernetes|CrashLoopBackOff|Last State:|eason\"?: {0,20}\"?OOMKilled"
         ),
     ),
-    ("slurm", re.compile(rb"\bslurm|\bsrun: |SLURM_|\bStepId=")),
-    ("docker", re.compile(rb"\bdocker[d:-]|/docker/|OOMKilled\"")),
-    ("cgroup-v1", re.compile(rb"/sys/fs/cgroup/memory/|\bmemory\.(?:limit_in_bytes|failcnt|oom_control|memsw\.)")),
-    ("ray", re.compile(rb"\braylet\b|\(raylet|ray\.exceptions")),
+    ("slurm", (b"slurm", b"srun: ", b"SLURM_", b"StepId="), re.compile(rb"\bslurm|\bsrun: |SLURM_|\bStepId=")),
+    ("docker", (b"docker", b"OOMKilled"), re.compile(rb"\bdocker[d:-]|/docker/|OOMKilled\"")),
+    (
+        "cgroup-v1",
+        (b"/sys/fs/cgroup/memory/", b"memory."),
+        re.compile(rb"/sys/fs/cgroup/memory/|\bmemory\.(?:limit_in_bytes|failcnt|oom_control|memsw\.)"),
+    ),
+    ("ray", (b"raylet", b"ray.exceptions"), re.compile(rb"\braylet\b|\(raylet|ray\.exceptions")),
 )
+"""What is known of the place by a line: a name, words without which the pattern is not tried, and that."""
 _OF_V1 = ("memory+swap", "kmem")
 """Counters that are none of cgroup v2's."""
 _GLOG = re.compile(
@@ -47,6 +57,7 @@ _ANYWHERE = re.compile(
     r"(?P<year>20\d\d)[-/](?P<month>\d\d)[-/](?P<day>\d\d)[T _](?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)"
     r"(?:[.,](?P<fraction>\d{1,9}))?(?P<zone>Z|[+-]\d\d:?\d\d)?"
 )
+_LIKE_DMESG_T = re.compile(rb"\d:\d\d(?:\.\d{1,9})? \d{4}\]")
 _LOOKED_FOR_TIME = 120
 
 
@@ -76,6 +87,8 @@ class TextReader:
         """Whether it is UTF-16, as PowerShell writes: its zeros are taken out."""
         self._progress: Passage | None = None
         self._time: Line | None = None
+        self._untold: deque[tuple[int, bytes]] = deque(maxlen=BEFORE_TIME + 1)
+        """Lines behind it that told nothing: one of them may have a time."""
 
     def feed(self, chunk: bytes) -> list[Passage]:
         """What is known now."""
@@ -148,36 +161,59 @@ class TextReader:
                 host=event.host,
             )
 
-    def _of_lines(self, lines: Iterable[tuple[int, bytes]]) -> Iterator[Passage]:
-        for number, raw in lines:
-            # A carriage return ends what a progress bar drew over and over: the last of it counts.
-            shown = raw.rstrip(b"\r").rpartition(b"\r")[2] if b"\r" in raw else raw
-            self._hint(shown)
-            line = split(shown.decode("utf-8", "backslashreplace").replace("\0", ""), number)
-            if "dmesg-T" in line.forms:
-                self._boot_clock = True
-            if line.wall is None:
-                line.wall = _other_time(line.text)
+    def _of_lines(self, near: Iterable[Near]) -> Iterator[Passage]:
+        for first, raw, tells in near:
+            whole = b"\n".join(raw)
+            if b"\r" in whole:
+                # A carriage return ends what a progress bar drew over and over: the last of it counts.
+                raw = [line.rstrip(b"\r").rpartition(b"\r")[2] for line in raw]  # noqa: PLW2901 - the same lines
+                whole = b"\n".join(raw)
+            self._hint(whole)
+            if not (tells or self._training.wants_more or may_have_progress(whole)):
+                self._untold.extend(enumerate(raw, first))
+                if not self._boot_clock and _LIKE_DMESG_T.search(whole):
+                    self._boot_clock = any("dmesg-T" in _line(first, line).forms for line in raw)
+                continue
+            for number, shown in enumerate(raw, first):
+                yield from self._of_line(number, shown, tells=tells)
+
+    def _of_line(self, number: int, shown: bytes, *, tells: bool) -> Iterator[Passage]:
+        line = _line(number, shown)
+        if "dmesg-T" in line.forms:
+            self._boot_clock = True
+        if line.wall is None:
+            line.wall = _other_time(line.text)
+        if line.wall is not None:
+            self._time = line
+            self._untold.clear()
+        reported = reports.parse(line.text) if tells else None
+        if reported is not None:
+            yield from self._keep(reported, line)
+            return
+        if self._kind == "kernel" or line.said_by == "name" or line.usec is not None:
+            return  # the kernel's, or of some program beside it: never the job's own
+        for told in self._training.take(_body(shown, line), 0):
+            yield from self._keep(told, line)
+        if self._training.wants_more:
+            self._near.hold()
+
+    def _last_time(self) -> Line | None:
+        """The last line that has a time. Lines that told nothing are looked at only when that is asked for."""
+        while self._untold:
+            line = _line(*self._untold.pop())
+            line.wall = line.wall or _other_time(line.text)
             if line.wall is not None:
                 self._time = line
-            reported = reports.parse(line.text)
-            if reported is not None:
-                yield from self._keep(reported, line)
-                continue
-            if self._kind == "kernel" or line.said_by == "name" or line.usec is not None:
-                continue  # the kernel's, or of some program beside it: never the job's own
-            for told in self._training.feed(_body(shown, line) + b"\n", 0):
-                yield from self._keep(told, line)
-            if self._training.wants_more:
-                self._near.hold()
+                self._untold.clear()
+        return self._time
 
-    def _hint(self, line: bytes) -> None:
-        for name, pattern in _HINTS:
-            if name not in self._hints and pattern.search(line):
+    def _hint(self, lines: bytes) -> None:
+        for name, words, pattern in _HINTS:
+            if name not in self._hints and any(word in lines for word in words) and pattern.search(lines):
                 self._hints.add(name)
 
     def _keep(self, event: ReportedLine | TrainingLine, line: Line) -> Iterator[Passage]:
-        when = line if line.wall is not None else self._time
+        when = line if line.wall is not None else self._last_time()
         wall = when.wall if when is not None else None
         if line.wall is None and when is not None and line.number - when.number > BEFORE_TIME:
             wall = None
@@ -240,8 +276,8 @@ def _body(shown: bytes, line: Line) -> bytes:
     return line.text.encode("utf-8", "surrogateescape")
 
 
-BEFORE_TIME = 40
-"""So many lines may stand between a time and a line without one, for that to be of about that time."""
+def _line(number: int, shown: bytes) -> Line:
+    return split(shown.decode("utf-8", "backslashreplace").replace("\0", ""), number)
 
 
 def _moment(wall: WallTime | None) -> tuple[int | None, bool, bool]:

@@ -145,4 +145,4 @@ def test_lines_of_a_size_and_letters_that_never_repeat_are_searched_all_at_once(
 
     assert one.sift(raw).telling == []
     assert one._plain
-    assert one.sift(b"x\nKilled\n\nsignal and memory\n").telling == [1, 3]
+    assert one.sift(b"x\nKilled\n\nclosing signal and memory\n").telling == [1, 3]

@@ -34,6 +34,17 @@ _TELLING = (
 """Without one of these a line says nothing to any family; most lines have none."""
 
 
+_STARTS = (
+    "Kill", "Task", "Out of memory", "Memory ", "memory: ", "memory+swap: ", "swap: ", "kmem: ", "oom-kill:",
+    "oom_reaper: ", "NVRM: ", "CPU: ", "Pid: ", "Free swap", "Total swap", "Mem-Info:", "Node ", "Manual OOM",
+    "OOM request", "sysrq: ", "SysRq : ", "System is ", "Kernel panic ",
+)  # fmt: skip
+_WITHIN = (" invoked oom-killer: ", " cpuset=", " callbacks suppressed", "+0x")
+"""A record that says something by itself, and whole, begins with one of the former, or has one of the latter."""
+_SQUEEZED_STARTS = tuple("".join(start.split()) for start in _STARTS)
+_SQUEEZED_WITHIN = tuple("".join(part.split()) for part in _WITHIN)
+
+
 def may_tell(text: str) -> bool:
     """Whether a line is worth any pattern."""
     return any(word in text for word in _TELLING)
@@ -41,7 +52,7 @@ def may_tell(text: str) -> bool:
 
 def strict(text: str, stamp: Stamp) -> LogEvent | None:
     """What a record says by itself, and whole."""
-    if not may_tell(text):
+    if not (text.startswith(_STARTS) or any(part in text for part in _WITHIN)):
         return None
     event = older.parse(text, stamp)
     if event is not None:
@@ -55,6 +66,10 @@ def strict(text: str, stamp: Stamp) -> LogEvent | None:
 
 def joined(lines: Sequence[str], widths: Sequence[int], stamp: Stamp) -> tuple[LogEvent | None, int]:
     """What the first lines say together, and how many they are; `None`: nothing that is whole."""
+    # However they are put together, blanks and line ends are all that is between them.
+    squeezed = "".join("".join(lines[:MOST_JOINED]).split())
+    if not (squeezed.startswith(_SQUEEZED_STARTS) or any(part in squeezed for part in _SQUEEZED_WITHIN)):
+        return None, 0
     events: list[LogEvent] = []
     used = 0
     for count in range(1, min(len(lines), MOST_JOINED) + 1):

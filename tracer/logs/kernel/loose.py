@@ -42,9 +42,15 @@ _MASK = re.compile(r"gfp_mask=(?P<mask>0x[0-9a-f]{1,16}(?:\([A-Z_0-9|]{0,400}\))
 _ORDER = re.compile(r",\s{0,2}order=(?P<order>-?[0-9]{1,3})(?=,)")
 _REAPED = re.compile(rf"oom_reaper: reaped process (?P<pid>{PID}) \((?P<comm>.*)\)?,?.*", re.DOTALL)
 
+_STARTS = ("Kill", "Memory cgroup out of memory", "Out of memory", "oom-kill:", "oom_reaper: ")
+_WITHIN = " invoked oom-killer"
+"""What is read here begins with one of the former, or has the latter."""
+
 
 def parse(text: str, stamp: Stamp) -> LogEvent | None:
     """What is left of a line of a report; quoted text is somebody else's and said to be so."""
+    if not (text.startswith(_STARTS) or _WITHIN in text):
+        return None
     for read in (_decision, _kill, _invocation, _reaped):
         event = read(text, stamp)
         if event is not None:
@@ -54,7 +60,7 @@ def parse(text: str, stamp: Stamp) -> LogEvent | None:
 
 def quoted(text: str, stamp: Stamp) -> LogEvent | None:
     """A kill that another text tells of, as events of Kubernetes do: a user's words, whoever wrote the line."""
-    found = _INSIDE.search(text)
+    found = _INSIDE.search(text) if "Kill" in text and " process " in text else None
     if found is None:
         return None
     return _of_kill(text[found.start() :], found, stamp._replace(said_by="user"), text[found.end() :])

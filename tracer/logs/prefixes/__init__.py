@@ -7,7 +7,7 @@ prefixes, in a fixed order: what looks like another one is the text's own, which
 
 import re
 
-from tracer.logs.prefixes.rules import BEFORE_LETTERS, BY_FIRST, CALLER
+from tracer.logs.prefixes.rules import BEFORE_LETTERS, BY_FIRST, CALLER, may_begin
 from tracer.logs.prefixes.shape import Line
 from tracer.logs.prefixes.walltime import WallTime
 from tracer.logs.prefixes.wrapped import has_markup, unwrapped, without_markup
@@ -40,8 +40,10 @@ def _strip(line: Line) -> bool:
     """Takes off what is there; whether a text came out that was wrapped and may have prefixes of its own."""
     at, phase = 0, -1
     for _ in range(CALLER + 1):
-        first = line.text[at : at + 1]
-        for prefix in BY_FIRST.get(first, BEFORE_LETTERS):
+        prefixes = BY_FIRST.get(line.text[at : at + 1])
+        if prefixes is None:
+            prefixes = BEFORE_LETTERS if may_begin(line.text, at) else ()
+        for prefix in prefixes:
             if prefix.phase <= phase:
                 continue
             match = prefix.pattern.match(line.text, at)

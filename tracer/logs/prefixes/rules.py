@@ -202,3 +202,20 @@ BY_FIRST: dict[str, tuple[Prefix, ...]] = {
 """Rules that a line may meet, by the character at the place."""
 BEFORE_LETTERS = _those(_LETTERS)
 """Of any other character."""
+_CLOCK_NEAR = re.compile(r"[0-9]:[0-9]{2}:[0-9]{2}")
+_CLOCK_WITHIN = 64
+"""Before the time of day stand a weekday, a month, a day and a year at most, and blanks."""
+_FACILITY_STARTS = tuple(_FACILITIES.replace("local[0-7]", "local").split("|"))
+
+
+def may_begin(text: str, at: int) -> bool:
+    """Whether one of `BEFORE_LETTERS` can be met there: each has one of these signs."""
+    if "|" in text:
+        return True
+    if ":" not in text:
+        return False
+    return (
+        " kernel: " in text
+        or text.startswith(_FACILITY_STARTS, at)
+        or _CLOCK_NEAR.search(text, at, at + _CLOCK_WITHIN) is not None
+    )

@@ -6,6 +6,7 @@ merely sounds like a kill (`Considered 5 cgroups for killing`, `"OOMKilled": fal
 """
 
 from tracer.events import ReportedLine
+from tracer.logs.late import by_root, candidates
 from tracer.logs.reports import clusters, daemons, services
 from tracer.logs.reports.shape import TEXT_CHARS, Rule
 from tracer.masking import mask_fields, mask_line
@@ -30,10 +31,18 @@ KINDS: dict[str, str] = {
 
 _RULES: tuple[Rule, ...] = (*daemons.RULES, *services.RULES, *clusters.RULES)
 
+_ROOTS = (
+    "kill", "memory", "xit", "led ", "task", "term_m", "system", "sendin", "out_of", "traps:", "contai", "low on",
+    "segfau", "due to",
+)  # fmt: skip
+"""In lower case each needle has one of these."""
+_BY_ROOT = by_root(_ROOTS, (rule.needle.lower() for rule in _RULES))
+
 
 def parse(text: str) -> ReportedLine | None:
     """What a line says; `None`: nothing of the kind."""
-    for rule in _RULES:
+    for place in candidates(_BY_ROOT, text.lower()):
+        rule = _RULES[place]
         if rule.needle in text:
             match = rule.pattern.search(text)
             told = None if match is None else rule.build(match)

@@ -14,6 +14,7 @@ NEEDLES = (
     "received by pid",
     "failures:",
 )
+_OF_REPORT = ("rank ", "exitcode ", "Failures:", "Root Cause", "received by PID")
 _ROOT = "Root Cause (first observed failure)"
 _OTHERS = re.compile(r"^ {0,4}(?:Other )?Failures:")
 _RANK = re.compile(rf"^ {{0,8}}rank {{1,8}}: (?P<rank>{SMALL}) \(local_rank: (?P<local>{SMALL})\)")
@@ -28,6 +29,11 @@ _MOST_LINES = 2000
 _MOST_OTHERS = 4
 """Lines of somebody else among those of a traceback."""
 MOST_WRITERS = 64
+
+
+def may_report(text: str) -> bool:
+    """Whether a line is worth any pattern of a report."""
+    return any(word in text for word in _OF_REPORT)
 
 
 class Blocks:

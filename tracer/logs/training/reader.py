@@ -4,6 +4,7 @@
 from typing import Any
 
 from tracer.events import TrainingLine
+from tracer.logs.late import by_root, candidates
 from tracer.logs.training import acts, blocks, collective, device, host, launchers, loader, progress
 from tracer.logs.training.shape import LINE_BYTES, TEXT_CHARS, Found, Line, Rule, line_of
 from tracer.masking import mask_fields, mask_line
@@ -15,7 +16,12 @@ RULES: tuple[Rule, ...] = (
     *host.RULES,
     *collective.RULES,
 )
-_BY_NEEDLE = tuple((rule.needle, rule) for rule in RULES)
+_ROOTS = (
+    "memory", "alloc", " with ", "proces", "fail", " signa", "ecti", "nccl", "code", " to ", "killed", "cuda", "data",
+    "from d", "gloo/t", "abrupt", "exited", "encoun", "on sta", "[errno", "manage", "resour", "watchd", "oom",
+)  # fmt: skip
+"""Each needle has one of these: few are looked for in a line, and needles only behind those that it has."""
+_BY_ROOT = by_root(_ROOTS, (rule.needle for rule in RULES))
 _NEEDLES = tuple(dict.fromkeys((*(rule.needle for rule in RULES), *progress.NEEDLES, *acts.NEEDLES, *blocks.NEEDLES)))
 _RAW_NEEDLES = tuple(needle.encode() for needle in _NEEDLES)
 
@@ -23,8 +29,9 @@ _RAW_NEEDLES = tuple(needle.encode() for needle in _NEEDLES)
 def recognise(text: str) -> Found | None:
     """What a single line says by itself, without prefix and colours."""
     lowered = text.lower()
-    for needle, rule in _BY_NEEDLE:
-        if needle in lowered:
+    for place in candidates(_BY_ROOT, lowered):
+        rule = RULES[place]
+        if rule.needle in lowered:
             match = rule.pattern.search(text)
             told = None if match is None else rule.build(match, text)
             if told is not None:
@@ -61,6 +68,12 @@ class TrainingReader:
             events += self._read(raw, ts_ns)
         return events
 
+    def take(self, line: bytes, ts_ns: int) -> list[TrainingLine]:
+        """What a whole line says, without its end; of lines alone of which somebody knows that they may matter."""
+        shown = line_of(line)
+        told = self._recognise(shown)
+        return [] if told is None else [self._event(shown, told, ts_ns)]
+
     @property
     def wants_more(self) -> bool:
         """Whether the next line may belong to something that was begun, whatever it looks like."""
@@ -78,9 +91,7 @@ class TrainingReader:
     def _read(self, raw: bytes, ts_ns: int) -> list[TrainingLine]:
         if not self._blocks.open and not _may_matter(raw):
             return []  # looked at line by line, so that it does not matter which lines a chunk brought
-        line = line_of(raw)
-        told = self._recognise(line)
-        return [] if told is None else [self._event(line, told, ts_ns)]
+        return self.take(raw, ts_ns)
 
     def _recognise(self, line: Line) -> Found | None:
         if self._blocks.begins(line):
@@ -89,7 +100,8 @@ class TrainingReader:
         if told is not None:
             self._blocks.ends(line)
             return told
-        return self._blocks.report(line.text) or _course(line.text) or self._blocks.exception(line)
+        told = self._blocks.report(line.text) if blocks.may_report(line.text) else None
+        return told or _course(line.text) or self._blocks.exception(line)
 
     def _event(self, line: Line, told: Found, ts_ns: int) -> TrainingLine:
         fields: dict[str, Any] = {"rank": line.rank, "local_rank": line.local_rank, **told.fields}
