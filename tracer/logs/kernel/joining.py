@@ -47,7 +47,10 @@ _SQUEEZED_WITHIN = tuple("".join(part.split()) for part in _WITHIN)
 
 def may_tell(text: str) -> bool:
     """Whether a line is worth any pattern."""
-    return any(word in text for word in _TELLING)
+    for word in _TELLING:  # noqa: SIM110 - most lines come here: half the time of any()
+        if word in text:
+            return True
+    return False
 
 
 def strict(text: str, stamp: Stamp) -> LogEvent | None:

@@ -110,6 +110,24 @@ def to_settle(hints: AbstractSet[str], victim: Process | None, job: str | None) 
     return tuple(_settling(hints, named, job))
 
 
+def to_tell_apart(hints: AbstractSet[str]) -> tuple[Remedy, ...]:
+    """The commands that show which of several kills was the job's."""
+    return tuple(_telling_apart(hints))
+
+
+def _telling_apart(hints: AbstractSet[str]) -> Iterable[Remedy]:
+    if "slurm" in hints:
+        yield Remedy(do="See when Slurm saw the job end.", verify="sacct -j JOB -o JobID,State,ExitCode,End,MaxRSS")
+    yield Remedy(
+        do="Get the kernel's lines with times of day, and lay them beside the end of the job's log.",
+        verify=f"journalctl -k -b -o short-iso | {_GREP}",
+    )
+    yield Remedy(do="The same where there is no journal.", verify=f"sudo dmesg -T | {_GREP}")
+    yield Remedy(do="Explain both: a pid or a time in the job's log then ties one to it.",
+                 verify="oomtrace explain --kernel-log KERNEL_LOG --train-log TRAIN_LOG")  # fmt: skip
+    yield Remedy(do="Watch the next run: then the kernel itself tells, and no log is needed.", verify=WATCH)
+
+
 def _settling(hints: AbstractSet[str], named: str, job: str | None) -> Iterable[Remedy]:
     if "kubernetes" in hints:
         yield Remedy(

@@ -62,7 +62,7 @@ def incident(report: Report, tie: Tie, own: Own, texts: Sequence[Text]) -> Incid
         strength=sure,
         at=_utc(report.first),
         headline=f"{word} {_HEADLINES[cause]}",
-        summary=_summary(report, victim, limit) + (" Nothing ties it to the job." if tie.kind == "none" else ""),
+        summary=_summary(report, victim, limit) + _untied(tie),
         victim=victim,
         victims=victims,
         trigger=_trigger(report),
@@ -78,6 +78,12 @@ def incident(report: Report, tie: Tie, own: Own, texts: Sequence[Text]) -> Incid
         remedies=advice.remedies(cause, limit, place_of_report(report), hints),
         caveats=tuple(dict.fromkeys((*_doubts(report, first), *otherwise, *tie.against))),
     )
+
+
+def _untied(tie: Tie) -> str:
+    if tie.kind != "none":
+        return ""
+    return " Only its name fits the job." if tie.fits else " Nothing ties it to the job."
 
 
 def _otherwise(victim: Victim, own: Own, texts: Sequence[Text]) -> Iterable[str]:

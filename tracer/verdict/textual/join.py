@@ -36,6 +36,8 @@ class Tie(NamedTuple):
     passage: Passage | None = None
     assumed: tuple[str, ...] = ()
     against: tuple[str, ...] = ()
+    fits: bool = False
+    """Its name fits, and so do those of other kills: which of them is the job's, if any, nothing says."""
 
 
 def may_train(comm: str | None) -> bool:

@@ -47,7 +47,10 @@ def explain(passages: Sequence[Passage], texts: Sequence[Text]) -> TextVerdict:
     candidates.sort(key=lambda one: (one.rank, one.seq))
     if not candidates or candidates[0].rank >= _NOT_OURS:
         # What cannot be tied to the job stands beside it, and is not what ended it.
-        candidates = [Candidate(_NOT_OURS - 1, 0, others.nothing(own, texts)), *candidates]
+        fit = [one.tie.victim for one in candidates if one.tie is not None and one.tie.fits]
+        fit = sorted((victim for victim in fit if victim.kill is not None), key=lambda each: each.passage.event.seq)
+        untold = others.one_of_several(fit, texts) if len(fit) > 1 else others.nothing(own, texts)
+        candidates = [Candidate(_NOT_OURS - 1, 0, untold), *candidates]
     primary = candidates[0]
     first = own.first
     incidents = (_whole(primary, own, texts), *(one.incident for one in _distinct(candidates)))
@@ -95,20 +98,20 @@ def _of_kernel(
         tie(report, own, reported, host.place_of_report(report), drifts=texts[report.first.file].boot_clock)
         for report in reports
     ]
-    last = _last_burst(reports, ties)
+    last = {id(report) for report in _last_burst(reports, ties)}
     by_name = sum(found.kind == "name" for found in ties)
     for report, found in zip(reports, ties, strict=True):
         rank: float = {"pid": 0, "cgroup": 0.5, "time": 1, "alone": 2, "name": 5, "none": _NOT_OURS}[found.kind]
         if found.kind == "alone":
-            rank += 0 if report in last else 0.5
+            rank += 0 if id(report) in last else 0.5
             if not any(may_train(victim.comm) for victim in report.victims):
                 rank = _NOT_OURS if own.lines else rank + 0.25
         if found.kind == "name" and by_name > 1:
-            rank = _NOT_OURS
+            rank, found = _NOT_OURS, found._replace(fits=report.cause != "operator_oom")  # noqa: PLW2901 - of several none is tied
         if rank >= _NOT_OURS:
             found = found._replace(kind="none")  # noqa: PLW2901 - several would fit: none is tied
         # Of those that were survived the last ones stand first.
-        seq = report.first.event.seq if found.kind != "alone" or report in last else -report.first.event.seq
+        seq = report.first.event.seq if found.kind != "alone" or id(report) in last else -report.first.event.seq
         yield Candidate(rank, seq, host.incident(report, found, own, texts), found)
 
 
