@@ -209,8 +209,11 @@ class TextReader:
 
     def _hint(self, lines: bytes) -> None:
         for name, words, pattern in _HINTS:
-            if name not in self._hints and any(word in lines for word in words) and pattern.search(lines):
-                self._hints.add(name)
+            for word in words:
+                if word in lines:
+                    if pattern.search(lines):
+                        self._hints.add(name)
+                    break
 
     def _keep(self, event: ReportedLine | TrainingLine, line: Line) -> Iterator[Passage]:
         when = line if line.wall is not None else self._last_time()

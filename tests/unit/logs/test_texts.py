@@ -140,11 +140,34 @@ def test_lines_before_a_failure_are_given_once_each_and_in_order(lines_at_once):
     near, sieve = NearLines(), Sieve()
     lines = [b"line %d\n" % n for n in range(100)] + [b"Killed\n"] + [b"more\n"] * 10
     blocks = [b"".join(lines[at : at + lines_at_once]) for at in range(0, len(lines), lines_at_once)]
-    given = [line for block in blocks for line in near.feed(block, sieve.sift(block))]
+    given = [group for block in blocks for group in near.feed(block, sieve.sift(block))]
+    numbered_lines = [(first + at, line) for first, lines, _ in given for at, line in enumerate(lines)]
 
-    assert [number for number, _ in given] == [*range(71, 102), 102, 103, 104]
-    assert given[0] == (71, b"line 70")
+    assert [number for number, _ in numbered_lines] == [*range(71, 102), 102, 103, 104]
+    assert numbered_lines[0] == (71, b"line 70")
+    assert [(group.number, group.lines) for group in given if group.tells] == [(101, (b"Killed",))]
     assert near.number == 111
+
+
+@pytest.mark.parametrize("between", [0, 3, 28, 35, 45])
+@pytest.mark.parametrize("chunk", [50, 1 << 20])
+def test_the_last_time_before_a_failure_is_its_own_unless_it_is_far(between, chunk):
+    raw = b"2026-11-30 17:25:01 - INFO - loading\n" + b"plain\n" * between + b"Killed\n"
+    raw += b"plain\n2026-11-30 17:26:00 - INFO - bye\nCUDA error: out of memory\n"
+    passages, _ = read(raw, chunk=chunk)
+
+    first, second = (passage.wall for passage in passages)
+    assert first == ("2026-11-30T17:25:01" if between < 30 else None)
+    assert second == "2026-11-30T17:26:00"
+
+
+def test_of_many_lines_that_tell_nothing_the_place_and_the_last_step_are_known():
+    raw = b"[Mon Nov 30 17:25:01 2026] usb 1-1: new device of /docker/abc\nstep 41 loss 0.3\nplain\nKilled\n"
+    passages, text = read(raw)
+
+    assert [(passage.event.about, passage.line) for passage in passages] == [("progress", 2), ("shell_killed", 4)]
+    assert text.boot_clock
+    assert text.hints == {"docker"}
 
 
 def test_what_powershell_wrote_is_read_too():

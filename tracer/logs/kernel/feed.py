@@ -144,7 +144,8 @@ class _Hits:
             if found < at:
                 found = self._data.find(needle, at)
                 found = self._next[needle] = found if 0 <= found < self._ends[needle] else size
-            nearest = min(nearest, found)
+            if found < nearest:  # noqa: PLR1730 - min() takes longer than all else here
+                nearest = found
         self._nearest = nearest
         return nearest
 

@@ -69,7 +69,7 @@ class Stream:
             record.add(line)
             return []
         events = [] if record is None else self._read(record)
-        dropped = _DROPPED.fullmatch(line.text)
+        dropped = _DROPPED.fullmatch(line.text) if line.text.startswith("** ") else None
         if dropped is not None:
             events.append(LogGap(lost=int(dropped["lost"]), **stamp_of(line).fields(line.text)))
             if not dropped["rest"]:
@@ -106,6 +106,8 @@ class Stream:
         return self._is_open(record) and not self._begins(line)
 
     def _is_open(self, record: _Record) -> bool:
+        if record.open is None and self._block is None and not may_tell(record.lines[0]):
+            record.open = True
         if record.open is None:
             text, stamp = record.lines[0], stamp_of(record.line)
             record.open = (
@@ -117,6 +119,8 @@ class Stream:
         return record.open
 
     def _begins(self, line: Line) -> bool:
+        if self._block is None and not may_tell(line.text):
+            return False
         stamp = stamp_of(line)
         return (
             strict(line.text, stamp) is not None
@@ -156,6 +160,8 @@ class Stream:
 
     def _read_alone(self, text: str, width: int, head: Line) -> list[LogEvent]:
         """A line that turned out to be no part of the record before it: it has no stamp of its own."""
+        if self._block is None and not may_tell(text):
+            return []
         stamp = Stamp(ts_ns=stamp_of(head).ts_ns, said_by="user" if head.depth else head.said_by, host=head.host)
         if self._block is not None and self._block.take([text], stamp):
             self._patience = BLOCK_PATIENCE

@@ -24,8 +24,7 @@ _PAIR = re.compile(rf"\[ {{0,8}}(?P<at>{_LONG})/(?P<of>{_LONG})(?: \(\d{{1,3}}%\
 
 def may_be_progress(text: str) -> bool:
     """Whether a line is worth any pattern."""
-    lowered = text.lower()
-    return any(needle in lowered for needle in NEEDLES)
+    return may_have_progress(text.encode("utf-8", "replace"))
 
 
 def may_have_progress(lines: bytes) -> bool:
