@@ -17,7 +17,7 @@ from tracer.logs.near import Near, NearLines
 from tracer.logs.prefixes import Line, WallTime, split
 from tracer.logs.sieve import Sieve
 from tracer.logs.training import TrainingReader
-from tracer.logs.training.progress import may_have_progress
+from tracer.logs.training.reader import may_have_course
 from tracer.masking import mask_fields, mask_line
 
 MOST_OF_A_KIND = 200
@@ -169,7 +169,7 @@ class TextReader:
                 raw = [line.rstrip(b"\r").rpartition(b"\r")[2] for line in raw]  # noqa: PLW2901 - the same lines
                 whole = b"\n".join(raw)
             self._hint(whole)
-            if not (tells or self._training.wants_more or may_have_progress(whole)):
+            if not (tells or self._training.wants_more or may_have_course(whole)):
                 self._untold.extend(enumerate(raw, first))
                 if not self._boot_clock and _LIKE_DMESG_T.search(whole):
                     self._boot_clock = any("dmesg-T" in _line(first, line).forms for line in raw)

@@ -6,7 +6,6 @@ import re
 from tracer.logs.training.shape import Found, found, numbers
 
 NEEDLES = ("epoch", "step", "iter", "it/s", "s/it", "%|", "batch")
-_RAW_NEEDLES = tuple(needle.encode() for needle in NEEDLES)
 _LONG = r"\d{1,12}"
 _EPOCH = re.compile(
     r"\b(?P<name>[Ee]poch|EPOCH)['\"]?[ \t:=#'\"\[(]{1,8}(?P<at>\d{1,7}(?:\.\d{1,12})?)"
@@ -20,20 +19,6 @@ _STEP = re.compile(
 _BAR = re.compile(rf"(?P<percent>\d{{1,3}})%\|[^|\n]{{0,300}}\| {{0,4}}(?P<at>{_LONG})/(?P<of>{_LONG})\b")
 _PAIR = re.compile(rf"\[ {{0,8}}(?P<at>{_LONG})/(?P<of>{_LONG})(?: \(\d{{1,3}}%\))?\]")
 """Behind an epoch: `Epoch: [3][ 10/100]`, `Train Epoch: 1 [640/60000 (1%)]`."""
-
-
-def may_be_progress(text: str) -> bool:
-    """Whether a line is worth any pattern."""
-    return may_have_progress(text.encode("utf-8", "replace"))
-
-
-def may_have_progress(lines: bytes) -> bool:
-    """Whether one of these lines is."""
-    lowered = lines.lower()
-    for needle in _RAW_NEEDLES:  # noqa: SIM110 - most lines come here: half the time of any()
-        if needle in lowered:
-            return True
-    return False
 
 
 def progress(text: str) -> Found | None:

@@ -24,6 +24,7 @@ _ROOTS = (
 _BY_ROOT = by_root(_ROOTS, (rule.needle for rule in RULES))
 _NEEDLES = tuple(dict.fromkeys((*(rule.needle for rule in RULES), *progress.NEEDLES, *acts.NEEDLES, *blocks.NEEDLES)))
 _RAW_NEEDLES = tuple(needle.encode() for needle in _NEEDLES)
+_OF_COURSE = tuple(needle.encode() for needle in (*progress.NEEDLES, *acts.NEEDLES))
 
 
 def recognise(text: str) -> Found | None:
@@ -101,7 +102,9 @@ class TrainingReader:
             self._blocks.ends(line)
             return told
         told = self._blocks.report(line.text) if blocks.may_report(line.text) else None
-        return told or _course(line.text) or self._blocks.exception(line)
+        if told is None and may_have_course(line.text.encode("utf-8", "replace")):
+            told = _course(line.text)
+        return told or self._blocks.exception(line)
 
     def _event(self, line: Line, told: Found, ts_ns: int) -> TrainingLine:
         fields: dict[str, Any] = {"rank": line.rank, "local_rank": line.local_rank, **told.fields}
@@ -114,6 +117,17 @@ class TrainingReader:
             stream=self._stream,
             **mask_fields({name: value for name, value in fields.items() if value is not None}),
         )
+
+
+def may_have_course(lines: bytes) -> bool:
+    """Whether one of these lines may say how far training is, or what it does just then."""
+    if b"\x1b" in lines:  # a colour may stand within a word
+        return True
+    lowered = lines.lower()
+    for needle in _OF_COURSE:  # noqa: SIM110 - most lines come here: half the time of any()
+        if needle in lowered:
+            return True
+    return False
 
 
 def _course(text: str) -> Found | None:
