@@ -259,8 +259,7 @@ def one_of_several(victims: Sequence[Victim], texts: Sequence[Text]) -> Incident
     return Incident(
         cause="inconclusive",
         strength="possible",
-        headline=f"The kernel killed {len(victims)} processes for want of host RAM; "
-        "whether one was the job's is not told",
+        headline=f"The kernel's OOM killer ended {len(victims)} processes; whether one was the job's is not told",
         summary=summary,
         proof=(
             Link(link=1, name="the kernel killed", status="present", statement="each as the kernel's log says",
