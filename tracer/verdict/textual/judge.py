@@ -8,7 +8,7 @@ import msgspec
 
 from tracer.events import LogEvent, LogGap, Passage, ReportedLine, Text, TrainingLine
 from tracer.verdict.model import Collateral, Incident
-from tracer.verdict.textual import host, others
+from tracer.verdict.textual import host, others, several
 from tracer.verdict.textual.citing import cited, what_was_read
 from tracer.verdict.textual.deaths import Failure, Own, own_of
 from tracer.verdict.textual.join import RANKS, Tie, may_train, tie
@@ -49,7 +49,7 @@ def explain(passages: Sequence[Passage], texts: Sequence[Text]) -> TextVerdict:
         # What cannot be tied to the job stands beside it, and is not what ended it.
         fit = [one.tie.victim for one in candidates if one.tie is not None and one.tie.fits]
         fit = sorted((victim for victim in fit if victim.kill is not None), key=lambda each: each.passage.event.seq)
-        untold = others.one_of_several(fit, texts) if len(fit) > 1 else others.nothing(own, texts)
+        untold = several.one_of_several(fit, texts) if len(fit) > 1 else others.nothing(own, texts)
         candidates = [Candidate(_NOT_OURS - 1, 0, untold), *candidates]
     primary = candidates[0]
     first = own.first
