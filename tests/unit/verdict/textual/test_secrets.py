@@ -39,8 +39,8 @@ secrets = st.one_of(
 def planted(draw, what):
     """Some lines of the cases with that in one or more of them, as a word of its own or as a line."""
     lines = draw(st.lists(st.sampled_from(LINES), min_size=1, max_size=12))
-    for _ in range(draw(st.integers(1, 3))):
-        at = draw(st.integers(0, len(lines) - 1))
+    # Each line once: a second one could come between a name and its value, which is of nothing then.
+    for at in draw(st.lists(st.integers(0, len(lines) - 1), min_size=1, max_size=3, unique=True)):
         blanks = [place for place, character in enumerate(lines[at]) if character == " "]
         place = draw(st.sampled_from([0, len(lines[at]), *blanks]))
         lines[at] = f"{lines[at][:place]} {what} {lines[at][place:]}"
