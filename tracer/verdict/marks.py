@@ -4,6 +4,7 @@
 Of one writer alone: that several ranks tell of the same epoch makes it no more than one.
 """
 
+import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,8 @@ KnownBy = Literal["log", "workers"]
 LAGGING = 2
 """So many lines may tell of less than was told already: ranks that write to one place do not write in order. If more
 do, the training began again, and what came before it is left out."""
+MOST = 1e15
+"""No training has so many steps, and a float counts no further one by one."""
 _AS_ONE = 1e-9
 
 
@@ -76,7 +79,7 @@ def marks_of(story: Story) -> Marks:
     told = _of_one_writer(story)
     told, again = _last_beginning(told)
     epochs, steps = tuple(_epochs(told)), tuple(_steps(told))
-    meant = [line.line.numbers["epochs"] for line in told if "epochs" in line.line.numbers]
+    meant = [number for one in told if (number := _number(one.line, "epochs")) is not None]
     if not epochs and not steps:
         return Marks(epochs=tuple(_starts_of_workers(story)))
     if len(epochs) < 2 and not steps:
@@ -107,11 +110,17 @@ def _of_one_writer(story: Story) -> list[_Told]:
 
 
 def _told(line: TrainingLine) -> _Told | None:
-    epoch, step, steps = (line.numbers.get(name) for name in ("epoch", "step", "steps"))
+    epoch, step, steps = (_number(line, name) for name in ("epoch", "step", "steps"))
     if epoch is None and step is None:
         return None
     whole = None if step is None else int(step)
     return _Told(line.ts_ns, None if epoch is None else float(epoch), whole, None if not steps else int(steps), line)
+
+
+def _number(line: TrainingLine, name: str) -> float | None:
+    """`None`: it says none, or one that counts nothing."""
+    number = line.numbers.get(name)
+    return number if number is not None and math.isfinite(number) and 0 <= number <= MOST else None
 
 
 def _last_beginning(told: Sequence[_Told]) -> tuple[list[_Told], bool]:
