@@ -8,6 +8,7 @@ from tracer.events import AnyEvent
 from tracer.verdict.comparison import growth, peak, told
 from tracer.verdict.comparison.align import Pair, align
 from tracer.verdict.comparison.finding import Finding, cannot_tell
+from tracer.verdict.comparison.lasting import beside, fewer, hidden, other_marks
 from tracer.verdict.comparison.model import Comparison
 from tracer.verdict.comparison.run import Run, run_of
 from tracer.verdict.comparison.sides import side
@@ -16,8 +17,8 @@ from tracer.verdict.judge import judge_case
 from tracer.verdict.model import Verdict
 from tracer.verdict.story import Story
 
-AS_LONG = 0.05
-"""Limits that differ by less are the same."""
+SUM = -1
+"""No level: the sum over processes."""
 
 
 class Recorded(NamedTuple):
@@ -40,6 +41,7 @@ def compare(before: Recorded, after: Recorded) -> Comparison:
     one, two = _same_place(one, two)
     pair = align(one, two)
     finding = _found(one, two, pair)
+    more = beside(one, two, pair) if finding.outcome == "fixed" else ()
     return Comparison(
         outcome=finding.outcome,
         basis=finding.basis,
@@ -53,7 +55,7 @@ def compare(before: Recorded, after: Recorded) -> Comparison:
         reasons=finding.reasons,
         need=finding.need,
         differences=tuple(told.differences(one, two)),
-        caveats=tuple(told.caveats(one, two, pair)),
+        caveats=(*told.caveats(one, two, pair), *more),
     )
 
 
@@ -67,7 +69,7 @@ def _same_place(before: Run, after: Run) -> tuple[Run, Run]:
         one, two = before.on(level), after.on(level)
         if one.course is not None and two.course is not None and one.course.levels_up == two.course.levels_up:
             return one, two
-    return before.on(-1), after.on(-1)
+    return before.on(SUM), after.on(SUM)
 
 
 def _found(before: Run, after: Run, pair: Pair) -> Finding:
@@ -83,8 +85,15 @@ def _found(before: Run, after: Run, pair: Pair) -> Finding:
         return cannot_tell("of one a cgroup was looked at, and of the other its processes alone")
     if after.maybe_killed and not after.killed:
         return cannot_tell("AFTER may have been killed for want of memory: its own verdict is open")
-    found = peak.judge(before, after, pair) if peak.applies(before, pair) else growth.judge(before, after, pair)
+    by_peak = peak.applies(before, pair)
+    found = peak.judge(before, after, pair) if by_peak else growth.judge(before, after, pair)
     doubts = after.case.story.doubts(after.begin_ns, after.end_ns)
     if found.outcome == "fixed" and doubts:
         return cannot_tell(f"of AFTER something may be missing: {doubts[0]}", basis=found.basis, ratio=found.ratio)
-    return found
+    start = by_peak and peak.starting(before, pair)
+    against = hidden(before, after, pair, start=start) if found.outcome == "fixed" else None
+    if against is None and found.outcome == "fixed" and found.basis != "growth":
+        against = fewer(before, after)
+    if against is None and found.outcome in {"fixed", "reduced"} and found.basis == "growth":
+        against = other_marks(pair)
+    return found if against is None else cannot_tell(against, basis=found.basis, ratio=found.ratio)

@@ -73,7 +73,7 @@ def course_of(story: Story, levels_up: int | None = None) -> Course | None:
     chain = _chain(story)
     if levels_up is None:
         levels_up = _usual(story, chain)
-    if levels_up is not None and levels_up < len(chain):
+    if levels_up is not None and 0 <= levels_up < len(chain):
         found = _of_cgroup(story, chain[levels_up], levels_up)
         if found is not None:
             return found
@@ -156,9 +156,8 @@ def _sum(story: Story) -> Course | None:
     if not samples or story.job is None:
         return None
     begin, end = story.job.ts_ns, samples[-1].ts_ns
-    known = {m.id: [s for s in m.samples if unreclaimable_bytes(s) is not None] for m in story.tree.members.values()}
     every_ns = max(EVERY_NS, (end - begin) // MOST_LOOKS)
-    looks = [_at(story, known, at_ns) for at_ns in range(begin, end + every_ns, every_ns)]
+    looks = summed(story, range(begin, end + every_ns, every_ns))
     return Course(
         of="the job's processes",
         levels_up=None,
@@ -169,6 +168,12 @@ def _sum(story: Story) -> Course | None:
         failed_charges=None,
         gaps=tuple(_gaps(story)),
     )
+
+
+def summed(story: Story, moments: Iterable[int]) -> list[Held]:
+    """All processes of the job together, at each of these."""
+    known = {m.id: [s for s in m.samples if unreclaimable_bytes(s) is not None] for m in story.tree.members.values()}
+    return [_at(story, known, at_ns) for at_ns in moments]
 
 
 def _at(story: Story, known: Mapping[ProcessId, Sequence[ProcessSample]], at_ns: int) -> Held:

@@ -70,6 +70,9 @@ def _lived(one: Seen, two: Seen, grown: Trend, unit: Unit) -> Finding:
         if missing is not None:
             return cannot_tell(missing, basis="growth", need=_need(_to_cover(one, two, risen, rise), two, unit),
                                ratio=ratio)  # fmt: skip
+        if grows_on(two, trend):
+            why = f"AFTER grows on, by {format_bytes(round(trend.slope))} {per(unit)}"
+            return Finding(outcome="reduced", basis="growth", ratio=ratio, reasons=(why,))
         if risen > RISE_SHARE * rise:
             why = f"AFTER rose by {format_bytes(round(risen))} in the beginning, and is level since"
             return Finding(outcome="reduced", basis="growth", ratio=ratio, reasons=(why,))
@@ -81,6 +84,12 @@ def _lived(one: Seen, two: Seen, grown: Trend, unit: Unit) -> Finding:
     if ratio.value <= LEFT_SHARE:
         return msgspec.structs.replace(found, need=_to_be_sure(one, two, ratio, unit), ratio=ratio)
     return found
+
+
+def grows_on(two: Seen, trend: Trend) -> bool:
+    """Whether what is left is known to be growth, however little: only slower it comes to the limit."""
+    known = trend.low * (trend.blocks[-1][0] - trend.blocks[0][0])
+    return trend.rises and known >= max(LEAST_RISE_BYTES, LEAST_RISE_SHARE * two.peak_bytes)
 
 
 def _as_often_killed(one: Seen, two: Seen | None, found: Finding | None = None) -> Finding:

@@ -37,7 +37,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     killed: bool
     maybe_killed: bool
     """It may have been for want of memory."""
-    ended_as_asked: bool
+    asked_ns: int | None
+    """When `run --until` or `--for` ended it."""
     marks: Marks
     begin_ns: int
     """Of the job."""
@@ -46,6 +47,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     course: Course | None
     peak_bytes: int | None
     """At the kill, by the kernel's own report where there is one."""
+
+    @property
+    def ended_as_asked(self) -> bool:
+        return self.asked_ns is not None
 
     @property
     def seconds(self) -> float:
@@ -73,6 +78,7 @@ def run_of(case: Case, verdict: Verdict, path: str | None = None) -> Run:
     incident = memory or verdict.incidents[verdict.primary]
     marks = marks_of(case.story)
     begin_ns = case.story.job.ts_ns if case.story.job is not None else 0
+    asked_ns = min((e.ts_ns for e in case.story.of(EndAsked)), default=None)
     kill_ns, peak, levels_up = _kill(case)
     end_ns = kill_ns if kill_ns is not None else _end(case, marks, begin_ns)
     return Run(
@@ -81,8 +87,8 @@ def run_of(case: Case, verdict: Verdict, path: str | None = None) -> Run:
         verdict=verdict,
         incident=incident,
         killed=memory is not None or kill_ns is not None,
-        maybe_killed=_open(incident) and not _asked(case),
-        ended_as_asked=_asked(case),
+        maybe_killed=asked_ns is None and any(_open(one) for one in (incident, *verdict.incidents)),
+        asked_ns=asked_ns,
         marks=marks,
         begin_ns=begin_ns,
         end_ns=end_ns,
@@ -95,10 +101,6 @@ def _open(incident: Incident) -> bool:
     """Whether it may have been killed for all that is known: it failed, and that nothing was killed is not sure."""
     failed = incident.cause == "crash" or (incident.cause == "exited" and incident.exit_code != 0)
     return incident.cause in OPEN or (failed and incident.strength != "proved")
-
-
-def _asked(case: Case) -> bool:
-    return bool(case.story.of(EndAsked))
 
 
 def _kill(case: Case) -> tuple[int | None, int | None, int | None]:
