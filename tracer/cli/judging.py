@@ -30,6 +30,7 @@ class Judged:
     def __init__(self, recording: RecordingReader) -> None:
         self.recording = recording
         self._said: tuple[str, ...] = ()
+        self._thinning: Thinning | None = None
 
     @cached_property
     def case(self) -> Case:
@@ -37,7 +38,7 @@ class Judged:
         events = few_enough(self.recording)
         if events is not None:
             return Case(Story(events))
-        thinning = Thinning(self.recording)
+        thinning = self._thinning = Thinning(self.recording)
         kept = list(thinning.kept(self.recording))
         self._said = (thinning.statement(),)
         return Case(Story(kept, left_out=thinning.left_out))
@@ -46,6 +47,8 @@ class Judged:
     def report(self) -> Report:
         """The verdict; what is damaged in the recording stands among the caveats."""
         report = judge_case(self.case, recording=self.recording.path)
+        if self._thinning is not None:
+            report = msgspec.structs.replace(report, verdict=self._thinning.tempered(report.verdict))
         projection = project(self.case, report.verdict)
         if projection is not None:
             verdict = msgspec.structs.replace(report.verdict, projection=projection)

@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import TypeAlias
 
+import msgspec
+
 from tracer.events import (
     AnyEvent,
     CgroupSample,
@@ -27,6 +29,7 @@ from tracer.events import (
 )
 from tracer.events.signals import SIGKILL
 from tracer.units import NS_PER_S
+from tracer.verdict.model import Incident, Verdict
 
 MOST_SAMPLES = 200_000
 """In memory they take some 100 MiB. A recording with no more of them is judged whole."""
@@ -116,6 +119,26 @@ class Thinning:
             f"{BEFORE_NS // NS_PER_S} s before a kill or the end, of the others 1 of {self.far_step}; of what is no "
             "sample everything was."
         )
+
+
+    def tempered(self, verdict: Verdict) -> Verdict:
+        """What it says of why memory grew, where samples near a kill were left out as well.
+
+        Which process grew, and by what steps, is read from those: with few of them the wrong mechanism may look like
+        the right one. Who was killed and by whom is no sample.
+        """
+        if self.near_step == 1:
+            return verdict
+        why_not = f"near the kill 1 of {self.near_step} samples was looked at, as there are so many"
+        return msgspec.structs.replace(verdict, incidents=tuple(_weaker(one, why_not) for one in verdict.incidents))
+
+
+def _weaker(incident: Incident, why_not: str) -> Incident:
+    mechanism = incident.mechanism
+    if mechanism is None:
+        return incident
+    weaker = msgspec.structs.replace(mechanism, strength="possible", against=(*mechanism.against, why_not))
+    return msgspec.structs.replace(incident, mechanism=weaker)
 
 
 class _Near:
