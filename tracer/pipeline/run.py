@@ -161,7 +161,7 @@ class Pipeline:
 
     def _look(self, control: JobControl) -> bool:
         ender = self._ender
-        if ender is not None:
+        if ender is not None and not control.look():  # who has ended by itself was not ended by us
             self._journal.attempt("ending the job", lambda: ender.look(time.monotonic_ns()), otherwise=None)
         return control.look()
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from tracer.events import (
     EndAsked,
     Event,
+    OomMark,
     ProcessExited,
     ProcessGone,
     ProcessId,
@@ -62,13 +63,15 @@ class Ender:
         self._step_epoch: float | None = None
         self._steps = 0
         self._rank_zero = False
+        self._seen: set[ProcessId] = set()
+        self._oom = False
         self._workers: set[ProcessId] = set()
         self._starts = 0
 
     @property
     def asked(self) -> bool:
-        """Whether the job was ended by us."""
-        return self._asked_ns is not None
+        """Whether the job was ended by us, and had lost no process to the OOM killer: then its own status counts."""
+        return self._asked_ns is not None and not self._oom
 
     def begin(self) -> None:
         """The job runs from now on."""
@@ -89,7 +92,11 @@ class Ender:
 
     def event(self, event: Event) -> None:
         """Anything that is recorded: workers of a DataLoader that are started anew are a pass over the data."""
-        if isinstance(event, ProcessSample | ProcessSeen) and event.comm == WORKER_COMM:
+        if isinstance(event, ProcessSeen):
+            self._seen.add(process_id(event.tgid, event.start_ns))
+        if isinstance(event, OomMark):
+            self._oom = self._oom or process_id(event.tgid, event.start_ns) in self._seen
+        elif isinstance(event, ProcessSample | ProcessSeen) and event.comm == WORKER_COMM:
             identity = process_id(event.tgid, event.start_ns)
             if identity not in self._workers:
                 self._starts += not self._workers

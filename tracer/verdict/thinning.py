@@ -120,7 +120,6 @@ class Thinning:
             "sample everything was."
         )
 
-
     def tempered(self, verdict: Verdict) -> Verdict:
         """What it says of why memory grew, where samples near a kill were left out as well.
 

@@ -8,7 +8,8 @@ import time
 import pytest
 
 from tests.unit.pipeline.stand_ins import sources
-from tracer.events import EndAsked, ProcessExited, ProcessSample, TrainingLine
+from tests.unit.verdict.scenes import Scene
+from tracer.events import EndAsked, ProcessExited, ProcessSample, ProcessSeen, TrainingLine
 from tracer.job.identity import Caller
 from tracer.pipeline import Pipeline, Plan
 from tracer.pipeline.clocks import header_now
@@ -152,3 +153,33 @@ def test_a_job_that_ends_first_keeps_its_own_status(tmp_path, program):
 
     assert outcome.exit_code == int(program[-1])
     assert not outcome.as_asked
+
+
+def test_a_job_that_has_ended_by_itself_by_then_was_not_ended_by_us(tmp_path):
+    class Ended:
+        def look(self):
+            return True
+
+    asked = Asked(for_ns=1)
+    caller = Caller(uid=os.getuid(), gid=os.getgid(), groups=(), environ={})
+    with RecordingWriter.create(tmp_path / "r.oomtrace", header_now(cgroup_version=2)) as writer:
+        pipeline = Pipeline(Plan(argv=("x",), recorded_argv=("x",), caller=caller), sources(), writer)
+        pipeline._ender = asked.ender
+        assert pipeline._look(Ended())
+
+    assert asked.sent == []
+    assert not asked.ender.asked
+
+
+@pytest.mark.parametrize(("victim", "as_asked"), [(4711, False), (4712, True)])
+def test_who_lost_a_process_to_the_oom_killer_keeps_its_own_status(victim, as_asked):
+    """A launcher that is about to end for that is no success, though we ended it; a kill elsewhere changes nothing."""
+    asked = Asked(for_ns=NS_PER_S)
+    asked.ender.event(ProcessSeen(ts_ns=1, source="proc", tgid=4711, start_ns=50, parent_tgid=1, comm="python3"))
+    scene = Scene()
+    scene.mark(victim, victim, start_ns=50)
+    asked.ender.event(scene.items[-1])
+    asked.look_after(2 * NS_PER_S)
+
+    assert asked.sent == [signal.SIGTERM]
+    assert asked.ender.asked is as_asked
