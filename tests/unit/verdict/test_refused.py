@@ -221,12 +221,16 @@ def test_an_old_recording_without_limits_still_has_words() -> None:
     assert link(found, 2)[1] == "which bound refused it was not seen: the limit of its address space was not read"
 
 
-@pytest.mark.parametrize(("after_s", "strength"), [(1, "likely"), (5, "possible")])
-def test_another_exception_that_came_later_may_be_the_reason(after_s: int, strength: str) -> None:
+@pytest.mark.parametrize(
+    ("after_s", "rank", "strength"),
+    [(0, None, "possible"), (1, None, "possible"), (5, None, "possible"), (1, 1, "likely")],
+)
+def test_another_exception_that_came_later_may_be_the_reason(after_s: int, rank: int | None, strength: str) -> None:
+    """Even at once: the first one may have been caught and printed. That of another rank follows from it."""
     scene = training()
     scene.memory_error()
     scene.pass_time(after_s * NS_PER_S)
-    scene.says("exception", "ValueError: no such label", what="ValueError")
+    scene.says("exception", "ValueError: no such label", what="ValueError", rank=rank)
     [found] = [one for one in scene.fails().verdict.incidents if one.cause == "host_allocation_failed"]
 
     assert strength == found.strength

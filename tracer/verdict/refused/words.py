@@ -89,8 +89,16 @@ def _is_doubtful(case: Case, first: TrainingLine, death: Death) -> bool:
     """Whether another one may have said so, or the process went on and ended by something else."""
     if is_anyones(case, first, death) or went_on(case, first, death):
         return True
-    after = (line for line in case.said.lines if first.ts_ns + TOGETHER_NS < line.ts_ns <= death.at_ns)
-    return any(line.about == "exception" and kind_of(line, full=True) is None for line in after)
+    place = (first.ts_ns, first.seq)
+    after = (line for line in case.said.lines if place < (line.ts_ns, line.seq) and line.ts_ns <= death.at_ns)
+    return any(
+        line.about == "exception" and kind_of(line, full=True) is None and _of_one_writer(first, line) for line in after
+    )
+
+
+def _of_one_writer(one: TrainingLine, two: TrainingLine) -> bool:
+    """Far apart anybody may be meant. What is told at once by another rank follows from the first."""
+    return two.ts_ns - one.ts_ns > TOGETHER_NS or (one.rank, one.stream) == (two.rank, two.stream)
 
 
 def _killed_between(case: Case, line: TrainingLine, death: Death) -> bool:
