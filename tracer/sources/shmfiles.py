@@ -57,6 +57,8 @@ class _Look:
         self._until_ns = time.thread_time_ns() + MAX_NS
         self._files: dict[_Place, _File] = {}
         self._fds = self._names = 0
+        self._uids: set[int] = set()
+        """Whose the processes are."""
         self._folders: list[str] = []
         self._complete = True
 
@@ -65,6 +67,7 @@ class _Look:
         folder = f"{self._proc_root}/{tgid}/fd"
         try:
             fds = os.listdir(folder)
+            self._uids.add(os.stat(folder).st_uid)
         except (FileNotFoundError, ProcessLookupError, ValueError):
             return False
         except OSError:
@@ -79,8 +82,8 @@ class _Look:
                 target = os.readlink(f"{folder}/{fd}")
                 if target.startswith(_BELOW):
                     found = os.stat(f"{folder}/{fd}")
-                    named = not target.endswith(_DELETED)
-                    name = target[len(_BELOW) :].removesuffix(_DELETED)
+                    named = found.st_nlink > 0  # a name may end so itself
+                    name = target[len(_BELOW) :].removesuffix("" if named else _DELETED)
                     self._file(name, found, named=named).holders.setdefault(tgid)
             except OSError:  # closed meanwhile
                 continue
@@ -136,7 +139,9 @@ class _Look:
     def _groups(self) -> Iterator[ShmFiles]:
         alike: dict[tuple[Kind, int | None, tuple[int, ...], bool], list[int]] = {}
         for file in self._files.values():
-            key = (*_maker(file.name), tuple(sorted(file.holders)), file.named)
+            # Anybody may write there, and give a file the name that a process of the job would.
+            maker = _maker(file.name) if file.holders or file.uid in self._uids else ("other", None)
+            key = (*maker, tuple(sorted(file.holders)), file.named)
             alike.setdefault(key, []).append(file.size_bytes)
         for (kind, creator, holders, named), sizes in alike.items():
             yield ShmFiles(
@@ -151,7 +156,8 @@ class _Look:
 
     def _file(self, name: str, found: os.stat_result, *, named: bool) -> "_File":
         size_bytes = found.st_blocks * _BLOCK_BYTES
-        return self._files.setdefault((found.st_dev, found.st_ino), _File(name, size_bytes, named=named))
+        place = (found.st_dev, found.st_ino)
+        return self._files.setdefault(place, _File(name, size_bytes, found.st_uid, named=named))
 
     def _late(self) -> bool:
         return time.thread_time_ns() > self._until_ns
@@ -160,8 +166,9 @@ class _Look:
 class _File:
     """One, however often it is open."""
 
-    def __init__(self, name: str, size_bytes: int, *, named: bool) -> None:
+    def __init__(self, name: str, size_bytes: int, uid: int, *, named: bool) -> None:
         self.name = name
+        self.uid = uid
         self.size_bytes = size_bytes
         self.named = named
         self.holders: dict[int, None] = {}

@@ -132,3 +132,20 @@ def test_any_name_is_of_some_kind(name):
 )  # fmt: skip
 def test_names_of_pytorch_say_who_made_the_file(name, kind, creator):
     assert shmfiles._maker(name) == (kind, creator)
+
+
+def test_a_name_that_ends_like_that_of_a_deleted_file_is_there(shm, hold):
+    pid = hold(made(shm, "torch_41_9_0 (deleted)"))
+    [group] = ShmFilesSource().sample([pid]).groups
+
+    assert (group.kind, group.creator, group.named) == ("torch", 41, True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file away")
+def test_a_name_of_pytorch_on_somebody_elses_file_blames_nobody(shm, hold):
+    """Anybody may write into /dev/shm."""
+    pid = hold()
+    os.chown(made(shm, f"torch_{pid}_9_0"), 65534, 65534)
+    [group] = ShmFilesSource().sample([pid]).groups
+
+    assert (group.kind, group.creator, group.holders) == ("other", None, ())
