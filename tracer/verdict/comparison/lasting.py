@@ -7,7 +7,7 @@ A trend is robust on purpose, so what comes late or elsewhere does not move it. 
 from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 
-from tracer.events import PressureSample
+from tracer.events import PressureSample, ProcessSample
 from tracer.units import format_bytes, format_duration
 from tracer.verdict.comparison.align import Pair, Seen
 from tracer.verdict.comparison.course import STILL_NS, Course, Held, last_look_ns, summed
@@ -25,6 +25,8 @@ BEHIND_SHARE = 0.1
 """Of the time: less behind what is compared is the end of the job."""
 MOVED_SHARE = 0.1
 """Of what BEFORE would have grown by: where the processes grew by so much more than what is compared, it went there."""
+LIVED = 3.0
+"""So many times as long, and busy, it has done what BEFORE did."""
 MOMENTS = 9
 """At so many of each third the processes are summed up."""
 OTHER_PACE = 1.5
@@ -34,7 +36,9 @@ OTHER_EPOCHS = 4.0
 
 def hidden(before: Run, after: Run, pair: Pair, *, start: bool) -> str | None:
     """What speaks against `fixed`; `None`: nothing does. `start`: BEFORE was killed before it trained."""
-    found = None if start else _training(before, after)
+    found = _loaded(before, after) if start else _training(before, after)
+    if found is None and pair.aligned.unit == "second":
+        found = _idle(after)
     if found is None and pair.after is not None:
         found = _silent(after) or _late(pair.after, START_SHARE if start else EARLY_SHARE)
         found = found or _behind(after, pair.after) or _elsewhere(before, after, pair) or _shared(before, after, pair)
@@ -80,6 +84,29 @@ def other_marks(pair: Pair) -> str | None:
         return None
     name = {"epoch": "epochs", "step": "steps"}.get(unit, "starts of workers")
     return f"in time AFTER grows as BEFORE did, and its {name} come {times:.1f} times as fast: they may be others"
+
+
+def _loaded(before: Run, after: Run) -> str | None:
+    """Where BEFORE was killed as it started, one that waits with less has not come to that place."""
+    if after.marks.begin_ns is not None or _done(after) or after.seconds >= LIVED * before.seconds:
+        return None
+    return (
+        "AFTER told of no epoch or step, did not come to its own end, and did not live "
+        f"{LIVED:g} times as long as BEFORE: nothing tells that it has started up"
+    )
+
+
+def _done(after: Run) -> bool:
+    return after.verdict.job is not None and after.verdict.job.status == "exit 0"
+
+
+def _idle(after: Run) -> str | None:
+    """Samples are written when anything changes, and of a process that works that is each second."""
+    samples = [one.ts_ns for one in after.case.story.of(ProcessSample)]
+    since_ns = after.begin_ns + (after.end_ns - after.begin_ns) // 3
+    if not samples or _done(after) or any(since_ns < at_ns < after.end_ns - STILL_NS // 10 for at_ns in samples):
+        return None
+    return "no process of AFTER did anything for two thirds of its time: it may have waited"
 
 
 def _training(before: Run, after: Run) -> str | None:

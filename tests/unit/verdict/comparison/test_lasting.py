@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.verdict.comparison.growing import Growing, run
 from tests.unit.verdict.scenes import RANK, start_of
-from tracer.events import PressureSample, ProcessSample
+from tracer.events import EndAsked, PressureSample, ProcessSample
 from tracer.units import GIB, MIB, TICK_NS
 from tracer.verdict.comparison import compare, judged
 
@@ -67,6 +67,11 @@ def after(*, processes=None, cgroup=flat, swap=None, machine=None):
 
 def compared(before, scene):
     return compare(before, judged(scene.events))
+
+
+def ask_to_end(scene, at_s):
+    scene.at(at_s)
+    scene.add(EndAsked(ts_ns=scene.now_ns, source="job", why="it is time", signal=15, tracer_tgid=99))
 
 
 def in_time_order(scene):
@@ -191,6 +196,62 @@ def test_a_rank_that_was_killed_by_nobody_knows_whom_is_not_fixed_though_the_job
     scene.ends(SECONDS)
 
     assert compared(before, scene).outcome == "cannot_tell"
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_who_did_nothing_for_most_of_its_time_is_not_fixed_by_time(works):
+    one = judged(run(leak(200), seconds=60).events)
+    scene = run(leak(0), seconds=200)
+    scene.items = [e for e in scene.items if type(e).__name__ not in {"JobEnded", "Disarmed", "Losses"}]
+    for at_s in range(1, 200 if works else 20):
+        scene.at(at_s + 0.5)
+        scene.sample(RANK, 150 + at_s % 2)
+    in_time_order(scene)
+    ask_to_end(scene, 202.9)
+    scene.ends(203, status=15)
+    found = compared(one, scene)
+
+    assert (found.outcome == "fixed") is works, found.statement
+
+
+@pytest.mark.parametrize(("seconds", "asked", "fixed"), [(20, False, True), (20, True, False), (60, True, True)])
+def test_who_waits_where_the_other_was_killed_as_it_started_is_not_fixed(seconds, asked, fixed):
+    loading = Growing()
+    loading.alone()
+    for at_s in range(1, 10):
+        loading.holds(at_s, 99 * at_s * MIB)
+    loading.at(9.5)
+    loading.kill(RANK, comm="python3")
+    loading.ends(9.6, 9)
+    scene = Growing()
+    scene.alone()
+    for at_s in range(1, seconds):
+        scene.holds(at_s, 200 * MIB)
+    if asked:
+        ask_to_end(scene, seconds)
+    scene.ends(seconds, 15 if asked else 0)
+
+    assert (compared(judged(loading.events), scene).outcome == "fixed") is fixed
+
+
+@pytest.mark.parametrize("starts", [2, 3])
+def test_starts_of_workers_for_validation_are_no_less_growth(starts):
+    def trains(each_epoch, seconds):
+        scene = Growing()
+        scene.alone()
+        for number in range(seconds * each_epoch // EPOCH_S):
+            began_s = 1.2 + number * EPOCH_S / each_epoch
+            scene.worker(5000 + number, began_s, began_s + EPOCH_S / each_epoch - 0.5)
+        for at_s in range(1, seconds):
+            scene.holds(at_s + 0.01, (200 + 10 * at_s) * MIB)
+        in_time_order(scene)
+        scene.ends(seconds)
+        return scene
+
+    found = compared(judged(trains(1, 70).events), trains(starts, 70))
+
+    assert found.aligned.unit == "worker_start"
+    assert found.outcome == "cannot_tell"
 
 
 @pytest.mark.parametrize("times", [2, 16, 1000])
