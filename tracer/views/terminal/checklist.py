@@ -31,4 +31,4 @@ def write_checklist(page: Page, checklist: Checklist) -> None:
         lead_text = f"{number}."
         page.hang(Text(lead_text), Text(step.do), indent=len(lead_text) + 1)
         if step.command:
-            page.text(Text.styled(step.command, "cyan"), indent=INDENT + len(lead_text) + 1)
+            page.command(Text(), step.command, indent=INDENT + len(lead_text) + 1)

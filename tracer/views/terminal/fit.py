@@ -7,6 +7,7 @@ from rich.cells import cell_len
 
 _LONG_ID = re.compile(r"([0-9a-f]{12})[0-9a-f]{20,}")
 """Ids of containers and the like; twelve digits are what their own tools show."""
+_SHELL_WORD = re.compile(r"""(?:[^\s'"\\]|'[^']*'|"(?:\\.|[^"\\])*"|\\.)+""")
 _LEAST_NAME = 12
 """With less room than this the last component of a path is not worth more than the others."""
 
@@ -26,6 +27,32 @@ def shorten_words(text: str, room: int, *, ellipsis: str) -> str:
     if cell_len(text) <= room:
         return text
     return " ".join(shorten(word, room, ellipsis=ellipsis) for word in text.split(" "))
+
+
+def command_rows(text: str, room: int) -> list[str]:
+    """Commands as rows that a shell takes as they stand: each begins its own, and goes on behind a backslash.
+
+    A word that has no room in a row of its own is left as it is.
+    """
+    rows: list[str] = []
+    row = ""
+    for word in _shell_words(text):
+        longer = f"{row} {word}" if row else word
+        # The backslash that may have to follow needs its room, too.
+        if row and cell_len(longer) > room - 2:
+            rows.append(f"{row} \\")
+            longer = word
+        row = longer
+        if word.endswith(";"):
+            rows.append(row[:-1])
+            row = ""
+    return [*rows, row] if row or not rows else rows
+
+
+def _shell_words(text: str) -> list[str]:
+    words = _SHELL_WORD.findall(text)
+    # With a quote that is left open nothing is known of where a word ends.
+    return words if " ".join(words) == " ".join(text.split(" ")) else text.split()
 
 
 def pad(text: str, room: int, *, right: bool = False) -> str:

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from tracer.views.terminal.fit import shorten, shorten_words
+from tracer.views.terminal.fit import command_rows, shorten, shorten_words
 
 INDENT = 2
 """Only the headline and the headings stand in the first column: no outside text can pose as one."""
@@ -116,6 +116,19 @@ class Page:
                 margin.append_text(lead)
             margin.append(" " * (INDENT + indent - margin.cell_len))
             self._rows.append(margin.append_text(row))
+
+    def command(self, label: Text, command: str, *, indent: int = INDENT) -> None:
+        """What can be pasted: beside its label where it fits, else below it with the shell's own line breaks."""
+        room = self.width - indent
+        rows = command_rows(command, room)
+        if len(rows) == 1 and label.cell_len + cell_len(rows[0]) <= room:
+            self.text(label.append(rows[0], "cyan"), indent=indent)
+            return
+        if label:
+            label.rstrip()
+            self.text(label, indent=indent)
+        for row in rows:
+            self.text(Text(row, "cyan"), indent=indent)
 
     def tame(self, sentence: str, *, indent: int = INDENT) -> str:
         """A sentence whose over-long words (paths, most often) are shortened to what a row can hold."""

@@ -151,9 +151,9 @@ def write_remedies(page: Page, incident: Incident) -> None:
             if text:
                 page.text(Text.styled(label, "dim").append(text), indent=INDENT + len(lead) + 1)
         if remedy.verify and once is None:
-            page.text(Text.styled("check: ", "dim").append(remedy.verify, "cyan"), indent=INDENT + len(lead) + 1)
+            page.command(Text.styled("check: ", "dim"), remedy.verify, indent=INDENT + len(lead) + 1)
     if once:
-        page.text(Text.styled("check, after one change at a time: ", "dim").append(once, "cyan"))
+        page.command(Text.styled("check, after one change at a time: ", "dim"), once)
 
 
 def write_others(page: Page, report: Report, primary: Incident) -> None:
