@@ -39,6 +39,11 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """Of its last two thirds."""
 
     @property
+    def grown(self) -> Trend | None:
+        """What it grew by, of one that did: from the beginning on, where that is clear."""
+        return self.whole if self.whole is not None and self.whole.rises else self.tail or self.whole
+
+    @property
     def first_bytes(self) -> float:
         return held_at(self.points, 0.0)
 

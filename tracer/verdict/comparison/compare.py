@@ -11,6 +11,7 @@ from tracer.verdict.comparison.finding import Finding, cannot_tell
 from tracer.verdict.comparison.lasting import beside, fewer, hidden, other_marks
 from tracer.verdict.comparison.model import Comparison
 from tracer.verdict.comparison.run import Run, run_of
+from tracer.verdict.comparison.same_job import other_job
 from tracer.verdict.comparison.sides import side
 from tracer.verdict.incident import Case
 from tracer.verdict.judge import judge_case
@@ -47,7 +48,7 @@ def compare(before: Recorded, after: Recorded) -> Comparison:
         basis=finding.basis,
         statement=told.statement(finding, one, two, pair),
         aligned=pair.aligned,
-        before=side(one, two, pair.before),
+        before=side(one, two, pair.before, first=True),
         after=side(two, one, pair.after),
         ratio=finding.ratio,
         left_at_most_bytes=finding.left_bytes,
@@ -83,11 +84,16 @@ def _found(before: Run, after: Run, pair: Pair) -> Finding:
     assert after.course is not None
     if (before.course.levels_up is None) != (after.course.levels_up is None):
         return cannot_tell("of one a cgroup was looked at, and of the other its processes alone")
+    if before.killed and after.killed and before.refused != after.refused:
+        return cannot_tell(f"AFTER {after.ended_so} where BEFORE {before.ended_so}: that is another failure")
     if after.maybe_killed and not after.killed:
         return cannot_tell("AFTER may have been killed for want of memory: its own verdict is open")
     by_peak = peak.applies(before, pair)
     found = peak.judge(before, after, pair) if by_peak else growth.judge(before, after, pair)
     doubts = after.case.story.doubts(after.begin_ns, after.end_ns)
+    another = other_job(before, after)
+    if found.outcome == "fixed" and another is not None:
+        return cannot_tell(f"the two are not the same job: {another}", basis=found.basis, ratio=found.ratio)
     if found.outcome == "fixed" and doubts:
         return cannot_tell(f"of AFTER something may be missing: {doubts[0]}", basis=found.basis, ratio=found.ratio)
     start = by_peak and peak.starting(before, pair)

@@ -27,7 +27,6 @@ IN_TIME = (0.5, 2.0)
 SURE = (0.5, 2.0)
 """Where the growth is known no better than that, it is not known to be unchanged."""
 NOT_AS_FAR = "AFTER has not come as far as BEFORE, whose growth came late or in steps"
-KILLED_TOO = "AFTER was killed for want of memory, too"
 COVERED_SHARE = 0.9
 """Growth that comes in steps may come a little later than it did."""
 MOST_TIMES = 50.0
@@ -43,17 +42,22 @@ def judge(before: Run, after: Run, pair: Pair) -> Finding:
     least = max(LEAST_RISE_BYTES, LEAST_RISE_SHARE * one.peak_bytes)
     if grown is None or rise < least:
         if before.killed and after.killed:
-            return _as_often_killed(one, two)
+            return _as_often_killed(one, two, after)
         return cannot_tell(f"BEFORE shows no growth to compare with: {_seen(one.whole, unit)}", basis="growth")
     if two is None or two.whole is None:
         if after.killed:
-            return Finding(outcome="unchanged", basis="peak", reasons=(KILLED_TOO,))
+            return Finding(outcome="unchanged", basis="peak", reasons=(ended_too(after),))
         return cannot_tell("AFTER is too short: it ended before a trend could be seen", basis="growth",
                            need=_need(one.span, one, unit))  # fmt: skip
     if after.killed:
-        found = _not_fixed(grown, two.whole, unit, KILLED_TOO)
-        return _as_often_killed(one, two, found) if found.outcome == "cannot_tell" else found
+        found = _not_fixed(grown, two.whole, unit, ended_too(after))
+        return _as_often_killed(one, two, after, found) if found.outcome == "cannot_tell" else found
     return _lived(one, two, grown, unit)
+
+
+def ended_too(after: Run) -> str:
+    """As BEFORE did."""
+    return f"AFTER {after.ended_so}, too"
 
 
 def _lived(one: Seen, two: Seen, grown: Trend, unit: Unit) -> Finding:
@@ -92,15 +96,15 @@ def grows_on(two: Seen, trend: Trend) -> bool:
     return trend.rises and known >= max(LEAST_RISE_BYTES, LEAST_RISE_SHARE * two.peak_bytes)
 
 
-def _as_often_killed(one: Seen, two: Seen | None, found: Finding | None = None) -> Finding:
+def _as_often_killed(one: Seen, two: Seen | None, after: Run, found: Finding | None = None) -> Finding:
     """Both were killed, and a trend is not clear: what they grew by until then, on the average."""
     if two is not None and two.span > 0 and one.span > 0:
         averages = [max(each.rise_to(each.span), 1.0) / each.span for each in (one, two)]
         ratio = averages[1] / averages[0]
         if SURE[0] <= ratio <= SURE[1]:
             known = Interval(value=ratio, low=SURE[0], high=SURE[1])
-            return Finding(outcome="unchanged", basis="growth", ratio=known, reasons=(KILLED_TOO,))
-    return found or cannot_tell(KILLED_TOO, basis="growth")
+            return Finding(outcome="unchanged", basis="growth", ratio=known, reasons=(ended_too(after),))
+    return found or cannot_tell(ended_too(after), basis="growth")
 
 
 def _not_fixed(one: Trend, two: Trend, unit: Unit, *reasons: str) -> Finding:

@@ -146,9 +146,9 @@ def _both_killed(before: Run, after: Run) -> Finding:
     assert before.peak_bytes is not None
     if _raised(before, after):
         return Finding(
-            outcome="unchanged", basis="peak", reasons=("AFTER was killed, too, though its limit was raised",)
+            outcome="unchanged", basis="peak", reasons=(f"{growth.ended_too(after)}, though its limit was raised",)
         )
-    return Finding(outcome="unchanged", basis="peak", reasons=("AFTER was killed for want of memory, too",))
+    return Finding(outcome="unchanged", basis="peak", reasons=(growth.ended_too(after),))
 
 
 def _raised(before: Run, after: Run) -> bool:

@@ -4,7 +4,7 @@
 import msgspec
 
 from tracer.attribution.tree import Member
-from tracer.events import EndAsked, JobEnded
+from tracer.events import EndAsked, JobEnded, SignalSent, TrainingLine
 from tracer.units import NS_PER_S
 from tracer.verdict.comparison.course import Course, course_of, last_look_ns, level_of
 from tracer.verdict.incident import Case
@@ -19,6 +19,8 @@ FOR_MEMORY = frozenset({
     "userspace_oom_daemon", "shm_exhausted", "host_allocation_failed", "memory_stall", "pinned_host_memory",
 })  # fmt: skip
 """Ends for want of host memory."""
+REFUSED = frozenset({"host_allocation_failed", "pinned_host_memory", "shm_exhausted"})
+"""Those of them in which nobody was killed to make room."""
 OPEN = frozenset({"inconclusive", "sigkill", "kernel_sigkill_other"})
 """Ends that may have been one of those."""
 ENDING_SHARE = 0.3
@@ -35,6 +37,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     incident: Incident
     """The first that was for want of memory, else what started the failure."""
     killed: bool
+    """It ended for want of memory: it was killed, or was refused some."""
     maybe_killed: bool
     """It may have been for want of memory."""
     asked_ns: int | None
@@ -55,6 +58,19 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def seconds(self) -> float:
         return max(0.0, (self.end_ns - self.begin_ns) / NS_PER_S)
+
+    @property
+    def ended_so(self) -> str:
+        """In words, of one that ended for want of memory."""
+        return {
+            "shm_exhausted": "had no room left in /dev/shm",
+            "memory_stall": "stalled for want of memory",
+        }.get(self.incident.cause, f"was {'refused' if self.refused else 'killed for want of'} memory")
+
+    @property
+    def refused(self) -> bool:
+        """Whether it ended for want of memory, and was not killed by who makes room."""
+        return self.incident.cause in REFUSED
 
     @property
     def limit_bytes(self) -> int | None:
@@ -81,6 +97,8 @@ def run_of(case: Case, verdict: Verdict, path: str | None = None) -> Run:
     asked_ns = min((e.ts_ns for e in case.story.of(EndAsked)), default=None)
     kill_ns, peak, levels_up = _kill(case)
     end_ns = kill_ns if kill_ns is not None else _end(case, marks, begin_ns)
+    if kill_ns is None and memory is not None:
+        end_ns = min([end_ns, *_moments(case, memory)])
     return Run(
         path=path,
         case=case,
@@ -115,6 +133,12 @@ def _kill(case: Case) -> tuple[int | None, int | None, int | None]:
     evidence = gather(case, kill, shortage)
     peak = None if evidence is None or evidence.limited.machine else evidence.now.held_bytes
     return kill.at_ns, peak, level
+
+
+def _moments(case: Case, incident: Incident) -> list[int]:
+    """Of an incident; behind it there is no training, only a job that ends."""
+    events = (*case.story.of(TrainingLine), *case.story.of(SignalSent))
+    return [event.ts_ns for event in events if incident.at is not None and case.story.utc(event.ts_ns) == incident.at]
 
 
 def _end(case: Case, marks: Marks, begin_ns: int) -> int:

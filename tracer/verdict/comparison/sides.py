@@ -18,10 +18,11 @@ KINDS = (
 )  # fmt: skip
 
 
-def side(run: Run, other: Run, seen: Seen | None) -> Side:
-    """It, beside the other."""
+def side(run: Run, other: Run, seen: Seen | None, *, first: bool = False) -> Side:
+    """It, beside the other; of the first one it is told what it grew by, of the second what is left of that."""
     course = run.course
-    trend = None if seen is None else seen.tail if _settled(run, seen) else seen.whole
+    trend = None if seen is None else settled(run, seen)
+    grown = seen.grown if first and seen is not None else trend
     peak = None if course is None else max((held.all_bytes for held in _until(run)), default=None)
     peak = max((value for value in (peak, run.peak_bytes) if value is not None), default=None)
     level = None if seen is None else round(seen.level_bytes)
@@ -43,7 +44,7 @@ def side(run: Run, other: Run, seen: Seen | None) -> Side:
         first_bytes=None if seen is None else round(seen.first_bytes),
         level_bytes=level,
         peak_bytes=peak,
-        growth_bytes=None if trend is None else of_trend(trend),
+        growth_bytes=None if grown is None else of_trend(grown),
         time_to_limit_s=None if trend is None or seen is None else time_to_limit(run, seen, trend),
         series_bytes=tuple(_series(run, max(run.seconds, other.seconds))),
         parts=tuple(_parts(run, seen)),
@@ -64,9 +65,9 @@ def time_to_limit(run: Run, seen: Seen, trend: Trend) -> Interval | None:
     return Interval(value=round(value, 1), low=round(low, 1), high=round(high, 1))
 
 
-def _settled(run: Run, seen: Seen) -> bool:
-    """Of one that was killed all of it counts: it had no time to settle."""
-    return not run.killed and seen.tail is not None
+def settled(run: Run, seen: Seen) -> Trend | None:
+    """How it went on in the end; of one that was killed all of it counts: it had no time to settle."""
+    return seen.tail if not run.killed and seen.tail is not None else seen.whole
 
 
 def _until(run: Run) -> list[Held]:

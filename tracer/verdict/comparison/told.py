@@ -4,9 +4,11 @@
 from collections.abc import Iterator
 
 from tracer.units import format_bytes, format_limit
-from tracer.verdict.comparison.align import Pair, Seen
+from tracer.verdict.comparison.align import Pair
 from tracer.verdict.comparison.finding import Finding
 from tracer.verdict.comparison.run import Run
+from tracer.verdict.comparison.sides import settled
+from tracer.verdict.comparison.trend import Trend
 from tracer.verdict.comparison.words import amount, per
 
 SAME_LIMIT = 0.02
@@ -26,13 +28,13 @@ def statement(finding: Finding, before: Run, after: Run, pair: Pair) -> str:
         )
     if finding.basis == "peak":
         return _of_peak(finding, before, after)
-    return _of_growth(finding, pair)
+    return _of_growth(finding, pair, after)
 
 
 def _of_peak(finding: Finding, before: Run, after: Run) -> str:
     most = format_bytes(before.peak_bytes)
     if after.killed:
-        return f"Unchanged: AFTER was killed for want of memory as BEFORE was, which held {most} then."
+        return f"Unchanged: AFTER {after.ended_so}, too; BEFORE held {most} when it {before.ended_so}."
     looks = [] if after.course is None else after.course.looks
     highest = format_bytes(max((look.all_bytes for look in looks if look.at_ns <= after.end_ns), default=None))
     beside = f"AFTER held {highest} at most and went on beyond where BEFORE was killed with {most}"
@@ -40,10 +42,11 @@ def _of_peak(finding: Finding, before: Run, after: Run) -> str:
     return f"{words.get(finding.outcome, 'Unchanged: the peak is still there;')} {beside}."
 
 
-def _of_growth(finding: Finding, pair: Pair) -> str:
+def _of_growth(finding: Finding, pair: Pair, after: Run) -> str:
     one, two, unit, ratio = pair.before, pair.after, pair.aligned.unit, finding.ratio
     assert ratio is not None
-    was, now = _rate(one, grown=True), _rate(two)
+    was = _rate(None if one is None else one.grown)
+    now = _rate(None if two is None else settled(after, two))
     each = per(unit)
     if finding.outcome == "fixed":
         left = "nothing" if not finding.left_bytes else f"less than {format_bytes(finding.left_bytes)} {each}"
@@ -72,10 +75,7 @@ def _of_growth(finding: Finding, pair: Pair) -> str:
     return f"Unchanged: growth was {was} {each}, and is {now} ({low:.1f} to {high:.1f} times as much){killed}."
 
 
-def _rate(seen: Seen | None, *, grown: bool = False) -> str:
-    trend = None if seen is None else seen.tail or seen.whole
-    if grown and seen is not None and seen.whole is not None and seen.whole.rises:
-        trend = seen.whole
+def _rate(trend: Trend | None) -> str:
     return "?" if trend is None else format_bytes(round(trend.slope))
 
 
@@ -103,8 +103,20 @@ def differences(before: Run, after: Run) -> Iterator[str]:
             yield f"the machine: {hosts[0] or '?'}; now {hosts[1] or '?'}"
 
 
+def _order(before: Run, after: Run) -> Iterator[str]:
+    """Moments can be compared where both are of one boot."""
+    boots = [run.case.story.header and run.case.story.header.boot_id for run in (before, after)]
+    if boots[0] is None or boots[0] != boots[1]:
+        return
+    if before.begin_ns == after.begin_ns:
+        yield "BEFORE and AFTER are one and the same run."
+    elif after.begin_ns < before.begin_ns:
+        yield "AFTER was recorded before BEFORE: they may stand the wrong way round."
+
+
 def caveats(before: Run, after: Run, pair: Pair) -> Iterator[str]:
     """What was not observed."""
+    yield from _order(before, after)
     for run, name in zip((before, after), NAMES, strict=True):
         course = run.course
         if course is not None and course.levels_up is None:

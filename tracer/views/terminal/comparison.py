@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from rich.cells import cell_len
 from rich.text import Text
 
-from tracer.units import NS_PER_S, format_bytes, format_duration
+from tracer.units import GIB, KIB, MIB, NS_PER_S, format_bytes, format_duration
 from tracer.verdict.comparison.model import Comparison, Outcome, Side
+from tracer.verdict.comparison.run import REFUSED
 from tracer.verdict.projected import Interval
 from tracer.views.terminal.page import ASCII, INDENT, UNICODE, Page
 from tracer.views.terminal.safe import safe
@@ -19,6 +20,7 @@ _STYLES: dict[Outcome, str] = {
 }  # fmt: skip
 _LABEL = 18
 _UNITS = {"epoch": "epoch", "step": "step", "worker_start": "start of workers", "second": "second"}
+_BYTES = {"B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB, "TiB": 1024 * GIB}
 _TOO_LONG_S = 30 * 24 * 3600.0
 
 
@@ -46,6 +48,8 @@ def render_comparison(comparison: Comparison, *, width: int, color: bool = False
 def _title(found: Comparison) -> str:
     if found.outcome == "fixed":
         return "The growth is gone" if found.basis == "growth" else "It fits now"
+    if found.outcome == "unchanged" and found.basis == "growth":
+        return "The growth is still there"
     return {
         "reduced": "It grows less, and still grows", "unchanged": "Nothing has changed", "worse": "It has become worse",
     }.get(found.outcome, "It cannot be told whether it is fixed")  # fmt: skip
@@ -84,7 +88,11 @@ def _write_table(page: Page, found: Comparison) -> None:
     room = (page.width - INDENT - label - 2) // 2
     for number, (what, was, now) in enumerate(rows):
         style = "dim" if number == 0 else ""
-        body = Text(f"{page.short(was, room).ljust(room + 2)}{page.short(now, room)}", style)
+        # What stands behind a comma can be done without.
+        one_cell, two_cell = (
+            text if cell_len(text) <= room else page.short(text.partition(", ")[0], room) for text in (was, now)
+        )
+        body = Text(f"{one_cell.ljust(room + 2)}{two_cell}", style)
         page.hang(Text(page.short(what, label - 2), "dim"), body, indent=label)
 
 
@@ -104,18 +112,23 @@ def _limit(side: Side) -> str:
 def _interval(interval: Interval | None) -> str:
     if interval is None:
         return "?"
-    ends = (interval.low, interval.value, interval.high)
-    low, value, high = (format_bytes(None if one is None else round(one)) for one in ends)
-    units = {text.rpartition(" ")[2] for text in (low, value, high)}
-    if len(units) > 1:
-        return f"{value} ({low} to {high})"
-    bare_low, bare, bare_high = (text.rpartition(" ")[0] for text in (low, value, high))
-    return f"{bare} ({bare_low} to {bare_high}) {units.pop()}"
+    ends = [abs(one) for one in (interval.low, interval.value, interval.high) if one is not None]
+    unit = format_bytes(round(max(ends))).rpartition(" ")[2]
+    low, value, high = (_in(unit, one) for one in (interval.low, interval.value, interval.high))
+    return f"{value} ({low} to {high}) {unit}"
+
+
+def _in(unit: str, value_bytes: float | None) -> str:
+    """A number of that unit, whatever its own would be."""
+    number, own = format_bytes(None if value_bytes is None else round(value_bytes)).partition(" ")[::2]
+    if value_bytes is None or own == unit:
+        return number
+    return f"{round(value_bytes / _BYTES[unit], 2) + 0.0:g}"
 
 
 def _time_left(side: Side) -> str:
     if side.killed:
-        return "killed"
+        return "refused" if side.cause in REFUSED else "killed"
     if side.limit_bytes is None:
         return "no limit"
     left = side.time_to_limit_s
