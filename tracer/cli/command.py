@@ -38,5 +38,5 @@ def examples_of(command: Command) -> Sequence[Example]:
 
 
 def takes_root(command: Command) -> bool:
-    """Whether it is shown with sudo."""
-    return any(line.startswith("sudo ") for _, line in examples_of(command))
+    """Whether it is shown with sudo; an example may show another command beside it."""
+    return any(f"{line} ".startswith(f"sudo oomtrace {command.name} ") for _, line in examples_of(command))

@@ -17,6 +17,7 @@ class CompareCommand:
     Lays the two over each other by epochs or steps, or else by time, and compares how fast what cannot
     be given back grows, and how much that is at most. Ends with 0 if it is fixed, with 1 if it is not or
     cannot be told: then it says how much longer AFTER has to run. A raised limit takes no growth away.
+    Needs no root.
     """
 
     name = "compare"

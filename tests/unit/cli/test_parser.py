@@ -71,6 +71,8 @@ def test_the_list_names_every_command_and_who_takes_root(capsys):
         assert re.search(rf"^  {command.name} +\w", out, re.MULTILINE), command.name
     root = ", ".join(command.name for command in COMMANDS if takes_root(command))
     assert f"Take root, to watch the kernel: {root}." in " ".join(out.split())
+    assert {"run", "attach", "stop"} <= set(root.split(", "))
+    assert not {"report", "compare", "export", "explain"} & set(root.split(", "))
 
 
 def test_it_says_what_to_begin_with_and_which_exit_codes_there_are(capsys):
