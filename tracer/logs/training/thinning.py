@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which of the recognised lines are recorded: of steps and repetitions a few, and what was left out is counted.
 
-- Progress of one writer: the first line; a new epoch at most once a second, or a thousandth of the time so far, with
-  the last line of the epoch before it, so that its length is known; any other one at most once a second, or in a
-  hundredth of the time so far. The newest that was left out is recorded just before the next line of another kind,
+- Progress of one writer: the first line; the first 100 new epochs at once, later ones at most once a second, or a
+  thousandth of the time so far, with the last line of the epoch before it, so that its length is known; any other one
+  at most once a second, or in a hundredth of the time so far. The newest that was left out is recorded just before the next line of another kind,
   and at the end: so the last step before a failure is known.
 - All other kinds: the first 100 of each, then one in 10 s.
 """
@@ -17,6 +17,7 @@ FIRST_LINES = 100
 PAUSE_NS = NS_PER_S
 REPEATED_PAUSE_NS = 10 * NS_PER_S
 EPOCH_PAUSE_NS = NS_PER_S
+FIRST_EPOCHS = 100
 MAX_WRITERS = 128
 
 _Writer = tuple[str, int | None, int | None]
@@ -30,6 +31,7 @@ class Thinning:
         self._began_ns: int | None = None
         self._progress: dict[_Writer, tuple[int, int]] = {}
         self._withheld: dict[_Writer, TrainingLine] = {}
+        self._epochs: dict[_Writer, int] = {}
         self._counts: dict[str, tuple[int, int]] = {}
 
     def take(self, lines: Iterable[TrainingLine]) -> Iterator[TrainingLine]:
@@ -62,7 +64,9 @@ class Thinning:
         since_ns = line.ts_ns - (self._began_ns or 0)
         pause_ns = max(PAUSE_NS, since_ns // 100)
         if last is not None and last[1] != _epoch(line):
-            pause_ns = max(EPOCH_PAUSE_NS, since_ns // 1000)
+            began = self._epochs.get(writer, 0)
+            pause_ns = 0 if began < FIRST_EPOCHS else max(EPOCH_PAUSE_NS, since_ns // 1000)
+            self._epochs[writer] = began + 1
         if last is None or line.ts_ns - last[0] >= pause_ns:
             withheld = self._withheld.pop(writer, None)
             if withheld is not None and last is not None and _epoch(line) != _epoch(withheld) == last[1]:

@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 
 from tracer.events import TrainingLine
 from tracer.logs.training import Thinning
-from tracer.logs.training.thinning import FIRST_LINES, MAX_WRITERS
+from tracer.logs.training.thinning import FIRST_EPOCHS, FIRST_LINES, MAX_WRITERS
 from tracer.units import NS_PER_S
 
 
@@ -113,3 +113,18 @@ def test_so_many_writers_as_nobody_has_are_not_kept():
     recorded = list(thinning.take(step(1, 1, rank=rank) for rank in range(MAX_WRITERS * 3)))
 
     assert len(recorded) == MAX_WRITERS
+
+
+def test_a_short_epoch_is_recorded_when_it_begins_and_not_some_steps_later():
+    thinning = Thinning()
+    lines = [step(number % 12, number / 10, epoch=number // 12) for number in range(120)]
+
+    told = [(line.numbers["epoch"], line.numbers["step"]) for line in thinning.take(lines)]
+    assert {(epoch, 0) for epoch in range(10)} <= set(told)
+
+
+def test_of_very_many_short_epochs_few_are_recorded():
+    thinning = Thinning()
+    recorded = list(thinning.take(step(0, number / 100, epoch=number) for number in range(10_000)))
+
+    assert len(recorded) < 2 * FIRST_EPOCHS + 2 * 100
