@@ -202,11 +202,17 @@ def _remedies(incident: Incident) -> list[str]:
     if not incident.remedies:
         return []
     rows: list[str] = []
+    checks = [remedy.verify for remedy in incident.remedies]
+    once = checks[0] if len(checks) > 1 and len(set(checks)) == 1 else None
     for number, remedy in enumerate(incident.remedies, 1):
         rows.append(f"{number}. {prose(remedy.do)}")
-        for label, text in (("why", remedy.why), ("costs", remedy.costs), ("check", remedy.verify)):
+        for label, text in (("why", remedy.why), ("costs", remedy.costs)):
             if text:
                 rows.append(f"   - {label}: {prose(text)}")
+        if remedy.verify and once is None:
+            rows.append(f"   - check: {code(remedy.verify)}")
+    if once:
+        rows += ["", f"Check, after one change at a time: {code(once)}"]
     return ["### What to do", "", *rows]
 
 

@@ -14,6 +14,7 @@ from tests.unit.verdict.scenes import primary, worker_killed
 from tests.unit.views.samples import SAMPLES
 from tracer.verdict.dossier.model import KernelLine
 from tracer.verdict.judge import judge
+from tracer.verdict.model import Incident, Remedy, Report, Verdict
 from tracer.views import markdown
 
 DATA = Path(__file__).parents[2] / "data" / "views"
@@ -149,3 +150,14 @@ def test_it_fits_into_an_issue_whatever_there_is_to_say():
 )
 def test_words_of_a_sentence_stay_words(said, shown):
     assert markdown.prose(said) == shown
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_command_is_one_piece_that_can_be_copied_and_is_told_once(same):
+    typed = "sudo oomtrace run --until epochs=1 -- python train.py; oomtrace compare a b"
+    remedies = (Remedy(do="Do this.", verify=typed), Remedy(do="Or that.", verify=typed if same else "true"))
+    incident = Incident(cause="exited", strength="likely", headline="x", remedies=remedies)
+    page = markdown.render(Report(verdict=Verdict(primary=0, incidents=(incident,))))
+
+    assert [content for kind, content in texts(page) if kind == "code_inline"].count(typed) == 1
+    assert page.count(typed) == 1
