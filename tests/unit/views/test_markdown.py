@@ -157,7 +157,7 @@ def test_a_command_is_one_piece_that_can_be_copied_and_is_told_once(same):
     typed = "sudo oomtrace run --until epochs=1 -- python train.py; oomtrace compare a b"
     remedies = (Remedy(do="Do this.", verify=typed), Remedy(do="Or that.", verify=typed if same else "true"))
     incident = Incident(cause="exited", strength="likely", headline="x", remedies=remedies)
-    page = markdown.render(Report(verdict=Verdict(primary=0, incidents=(incident,))))
+    page = markdown.render(Report(verdict=Verdict(primary=0, incidents=(incident,)), timeline=()))
 
     assert [content for kind, content in texts(page) if kind == "code_inline"].count(typed) == 1
     assert page.count(typed) == 1
