@@ -136,6 +136,11 @@ def _group_entry(primary: Finding, group: Sequence[growth.Growth], name: str) ->
     each = f"{most} more each" if least == most else f"{least} to {most} more each"
     first, last = sum(g.first_bytes for g in group), sum(g.last_bytes for g in group)
     text = f"{format_bytes(first)} to {format_bytes(last)} together, {each}"
+    limit = primary.incident.limit
+    if limit is not None and limit.usage_bytes is not None and last > limit.usage_bytes:
+        # Pages that forks share are counted in each of them: the sum is more than there was.
+        first, last = min(g.first_bytes for g in group), max(g.last_bytes for g in group)
+        text = f"{format_bytes(first)} to {format_bytes(last)} each, {each.removesuffix(' each')}"
     whole = Series(values_bytes=summed, first_ns=first_ns, last_ns=last_ns)
     return _entry(primary, first_ns, "memory", f"{len(group)} {name}", text, series=whole)
 

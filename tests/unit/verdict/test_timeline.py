@@ -80,15 +80,23 @@ def test_a_victim_that_did_not_grow_has_its_curve_too() -> None:
 
 
 def test_workers_that_grew_alike_are_one_curve_of_their_sum() -> None:
-    scene = grown(w0=150, w1=150, w2=150, w3=140)
+    scene = grown(w0=120, w1=120, w2=120, w3=110)
     (together,) = [e for e in rows(scene, "memory") if e.who == "4 workers"]
 
     assert together.series is not None
-    assert "200 MiB to 590 MiB together, 90 MiB to 100 MiB more each" == together.text
-    assert 590 * MIB == together.series.values_bytes[-1]
-    (even,) = [e for e in rows(grown(w0=150, w1=150, w2=150, w3=150), "memory") if e.who == "4 workers"]
-    assert "200 MiB to 600 MiB together, 100 MiB more each" == even.text
+    assert "200 MiB to 470 MiB together, 60 MiB to 70 MiB more each" == together.text
+    assert 470 * MIB == together.series.values_bytes[-1]
+    (even,) = [e for e in rows(grown(w0=120, w1=120, w2=120, w3=120), "memory") if e.who == "4 workers"]
+    assert "200 MiB to 480 MiB together, 70 MiB more each" == even.text
     assert [together.series.last_ns] == [e.at_ns for e in judge(scene.events).timeline if e.kind == "kill"]
+
+
+def test_pages_that_forks_share_are_not_added_up_to_more_than_there_was() -> None:
+    """512 MiB was in use."""
+    mib = dict.fromkeys(("w0", "w1", "w2", "w3"), 150)
+    (even,) = [e for e in rows(grown(**mib), "memory") if e.who == "4 workers"]
+
+    assert even.text == "50 MiB to 150 MiB each, 100 MiB more"
 
 
 def usage(*samples: tuple[int, int | None, int]) -> list[Entry]:

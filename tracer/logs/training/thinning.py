@@ -3,8 +3,8 @@
 
 - Progress of one writer: the first line; the first 100 new epochs at once, later ones at most once a second, or a
   thousandth of the time so far, with the last line of the epoch before it, so that its length is known; any other one
-  at most once a second, or in a hundredth of the time so far. The newest that was left out is recorded just before the next line of another kind,
-  and at the end: so the last step before a failure is known.
+  at most once a second, or in a hundredth of the time so far. The newest that was left out is recorded just before
+  the next line of another kind, and at the end: so the last step before a failure is known.
 - All other kinds: the first 100 of each, then one in 10 s.
 """
 

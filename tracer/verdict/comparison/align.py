@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from tracer.events import OutputWatched
 from tracer.units import MIB, NS_PER_MS, NS_PER_S
 from tracer.verdict.comparison.model import Aligned
 from tracer.verdict.comparison.run import Run
@@ -175,10 +176,22 @@ def _blocks(epochs: float, seconds: float, looks: int) -> int:
     return min(max(int(2 * seconds), looks // 2), BLOCKS_IN_TIME)
 
 
+def _not_read(before: Run, after: Run) -> str | None:
+    """Of whom nobody read what it wrote, and how to have it read."""
+    names = [
+        name
+        for run, name in ((before, "BEFORE"), (after, "AFTER"))
+        if not run.marks.epochs and not run.marks.steps and not run.case.story.of(OutputWatched)
+    ]
+    return f"the output of {' and '.join(names)} was not read (`run --log FILE` or `--until` does)" if names else None
+
+
 def _statement(unit: Unit, before: Run, after: Run, *, since_marks: bool) -> str:
     if unit == "second":
         since = "the first sign of training" if since_marks else "the job began"
-        return f"by time since {since}: the two have no epochs or steps in common, so another pace is another growth"
+        deaf = _not_read(before, after)
+        why = f"{deaf}, so that epochs and steps are not known" if deaf else "the two have no epochs or steps in common"
+        return f"by time since {since}: {why}, and another pace is another growth"
     if unit == "worker_start":
         return "by starts of DataLoader workers, as no log tells of epochs"
     name = "epochs" if unit == "epoch" else "steps"

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.verdict.comparison.growing import Growing, run
 from tests.unit.verdict.scenes import RANK
-from tracer.events import Header, JobStarted, TrainingLine
+from tracer.events import Header, JobStarted, OutputWatched, TrainingLine
 from tracer.units import MIB
 from tracer.verdict.comparison import compare, judged
 
@@ -107,3 +107,14 @@ def test_the_sentence_and_the_table_tell_the_same_numbers(rate):
 
     for side in (found.before, found.after):
         assert f"{round(side.growth_bytes.value / MIB)} MiB" in found.statement
+
+
+def test_of_whom_the_output_was_not_read_is_said_and_how_it_is():
+    scene = run(lambda at_s: (200 + 10 * at_s) * MIB, seconds=100)
+    silent = scene.events
+    scene.add(OutputWatched(ts_ns=scene.now_ns, source="tracer"))
+    read = scene.events
+
+    assert "the output of BEFORE was not read (`run --log FILE`" in compare(of(silent), of(read)).aligned.statement
+    assert "no epochs or steps in common" in compare(of(read), of(read)).aligned.statement
+    assert "the output of BEFORE and AFTER was" in compare(of(silent), of(silent)).aligned.statement
