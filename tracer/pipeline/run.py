@@ -168,10 +168,13 @@ class Pipeline:
     def _outcome(self, job: Job) -> Outcome:
         asked = self._ender is not None and self._ender.asked
         outcome, output = Outcome(job.wait(), job.start_failure(), as_asked=asked), self._output
-        if output is None:
-            return outcome
-        self._recorder.guarded("the last of the job's output", output.settle)
-        return replace(outcome, log_trouble=output.log_trouble)
+        if output is not None:
+            self._recorder.guarded("the last of the job's output", output.settle)
+            outcome = replace(outcome, log_trouble=output.log_trouble)
+        unmet = None if self._ender is None else self._ender.unmet()
+        if unmet is not None:
+            self._journal.note(unmet)
+        return outcome
 
     def _prepare(self, job: Job) -> None:
         plan, journal, sources = self._plan, self._journal, self._sources

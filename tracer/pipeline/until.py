@@ -73,6 +73,15 @@ class Ender:
         """Whether the job was ended by us, and had lost no process to the OOM killer: then its own status counts."""
         return self._asked_ns is not None and not self._oom
 
+    def unmet(self) -> str | None:
+        """What is to be said of a job that ended by itself before it was that far."""
+        until = self._until
+        if self.asked or not until.needs_marks or self._met(self._began_ns or 0) is not None:
+            return None
+        goals = [f"{name}={n}" for name, n in (("epochs", until.epochs), ("steps", until.steps)) if n is not None]
+        seen = f"epochs={self._epochs:g}, steps={self._steps} were seen" if self._marks else "no mark of it was seen"
+        return f"The job ended before {' or '.join(goals)} was reached: {seen}."
+
     def begin(self) -> None:
         """The job runs from now on."""
         self._began_ns = time.monotonic_ns()

@@ -183,3 +183,17 @@ def test_who_lost_a_process_to_the_oom_killer_keeps_its_own_status(victim, as_as
 
     assert asked.sent == [signal.SIGTERM]
     assert asked.ender.asked is as_asked
+
+
+@pytest.mark.parametrize(("until", "epochs", "told"), [
+    ({"epochs": 2}, (1, 2), "The job ended before epochs=2 was reached: epochs=1, steps=0 were seen."),
+    ({"steps": 9}, (), "The job ended before steps=9 was reached: no mark of it was seen."),
+    ({"epochs": 1}, (1, 2), None),
+    ({"for_ns": NS_PER_S}, (), None),
+])  # fmt: skip
+def test_of_a_job_that_ended_before_its_goal_that_is_said(until, epochs, told):
+    asked = Asked(**until)
+    for epoch in epochs:
+        asked.say(epoch=epoch)
+
+    assert asked.ender.unmet() == told
