@@ -8,13 +8,12 @@ the job's hide in it.
 """
 
 from collections.abc import Sequence
-from typing import Literal
 
 import msgspec
 
 from tracer.attribution.tree import Member
 from tracer.events import JobStarted, LoggedTasks
-from tracer.units import MIB, NS_PER_MS, NS_PER_S
+from tracer.units import MIB, NS_PER_S
 from tracer.verdict.incident import Case
 from tracer.verdict.kills import Kill
 from tracer.verdict.limit import Shortage
@@ -24,29 +23,14 @@ from tracer.verdict.mechanisms.filled import Filled, Limited, limited, looks_of
 from tracer.verdict.mechanisms.holdings import Holding, anon_at, holdings, inherited, is_there
 from tracer.verdict.mechanisms.kernel_parts import KernelGrowth, growth
 from tracer.verdict.mechanisms.said import Doing, doing
+from tracer.verdict.mechanisms.shape import Shape, course as course_of
 from tracer.verdict.shm_owners import Owners, owners
 
-# Fitted on recordings of real PyTorch jobs that grew for seconds (tests/README.md), not measured on long ones.
-WINDOW_SHARE = 0.55
-"""Growth is what came since the usage was this much of its last value: start-up, which all jobs have, is before it."""
-LEVEL_SHARE = 0.95
-"""A level is left where the usage had been this near to its highest for long."""
-STEADY_SHARE = 0.5
-"""A jump from a steady level: so much of the time since the usage was `WINDOW_SHARE` was spent on the level."""
-UNSURE_SHARE = 0.35
-"""From here on it may have been one."""
-DRIFT_SHARE = 0.4
-"""Of what came since the level was reached: with so much of it within the level it was none, but slow growth."""
-STEPS = 12
-END_NS = 500 * NS_PER_MS
-"""The last moments are no part of a level."""
 LEAST_GROWN_BYTES = 8 * MIB
 LEAST_GROWN_SHARE = 0.02
 """Of the limit: less is no growth."""
 RATE_NS = 10 * NS_PER_S
 """The rate at the end is that of so long at most."""
-
-Shape = Literal["growing", "jump", "unclear"]
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +40,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     at_ns: int
     from_ns: int
     shape: Shape
-    """jump: from a level that had been steady."""
+    """jump, rise: from a level that had been steady, at once or in some seconds."""
     level_bytes: int
     """Of what cannot be reclaimed, the highest but for the last moments."""
     level_ns: int
@@ -118,6 +102,11 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
         limit = self.limited.limit_bytes or self.now.usage_bytes
         return self.grown_bytes >= max(LEAST_GROWN_BYTES, LEAST_GROWN_SHARE * limit)
 
+    @property
+    def left_level(self) -> bool:
+        """Whether what grew came on top of a level."""
+        return self.shape in {"jump", "rise"}
+
     def share(self, part_bytes: int) -> float:
         """Of all growth."""
         return max(0.0, min(1.0, part_bytes / self.grown_bytes)) if self.grown_bytes > 0 else 0.0
@@ -147,7 +136,7 @@ def gather(case: Case, kill: Kill, shortage: Shortage) -> Evidence | None:
     course = [(look.at_ns, look.held_bytes) for look in limit.looks]
     # Short of memory the looks themselves have to wait, and of a machine nothing tells how it was at the kill.
     end_ns = limit.looks[-1].at_ns if limit.machine else kill.at_ns
-    from_ns, shape, level_bytes, level_ns = _course(course, end_ns, now.held_bytes)
+    from_ns, shape, level_bytes, level_ns = course_of(course, end_ns, now.held_bytes)
     before = next(look for look in reversed(limit.looks) if look.at_ns <= from_ns)
     exact = limit.at_kill is not None and limit.tasks is not None
     people = holdings(story, kill, from_ns, limit.tasks, case.kills.by_id)
@@ -205,36 +194,6 @@ def rate(course: Sequence[tuple[int, int]], at_ns: int, from_ns: int) -> float |
     mean_s, mean = (sum(values) / len(points) for values in zip(*points, strict=True))
     spread = sum((s - mean_s) ** 2 for s, _ in points)
     return sum((s - mean_s) * (held - mean) for s, held in points) / spread if spread > 0 else None
-
-
-def _course(course: Sequence[tuple[int, int]], at_ns: int, last_bytes: int) -> tuple[int, Shape, int, int]:
-    """Where the picture begins, and whether it grew or jumped; the level, and how long it had been there."""
-    below = [ns for ns, held in course if held < WINDOW_SHARE * last_bytes]
-    from_ns = below[-1] if below else course[0][0]
-    within = [(ns, held) for ns, held in course if ns >= from_ns]
-    earlier = [(ns, held) for ns, held in within if ns <= at_ns - END_NS]
-    if len(earlier) < 3:
-        return from_ns, "unclear", max(held for _, held in within), 0
-    level = max(held for _, held in earlier)
-    reached_ns = next(ns for ns, held in earlier if held >= LEVEL_SHARE * level)
-    level_ns = at_ns - END_NS - reached_ns
-    share = level_ns / max(at_ns - from_ns, 1)
-    if share < UNSURE_SHARE:
-        return from_ns, "growing", level, level_ns
-    if share < STEADY_SHARE:
-        return from_ns, "unclear", level, level_ns
-    held = [_held(within, reached_ns + level_ns * step // (STEPS - 1)) for step in range(STEPS)]
-    early, late = (sorted(part)[STEPS // 6] for part in (held[: STEPS // 3], held[-(STEPS // 3) :]))
-    if late - early > DRIFT_SHARE * (last_bytes - early):
-        return reached_ns, "growing", level, level_ns  # slowly, and near its end all along
-    # The level swings, as steps do: what came on top of it is what grew.
-    top_ns = max((held, ns) for ns, held in within if ns <= at_ns - END_NS)[1]
-    return top_ns, "jump", level, level_ns
-
-
-def _held(course: Sequence[tuple[int, int]], at_ns: int) -> int:
-    """By the last look: what did not change is not written."""
-    return next((held for ns, held in reversed(course) if ns <= at_ns), course[0][1])
 
 
 def _estimated(case: Case, kill: Kill, shortage: Shortage, limit: Limited) -> Filled:

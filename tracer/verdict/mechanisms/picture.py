@@ -54,7 +54,7 @@ def _statement(evidence: Evidence, rate: float | None, left_ns: int | None) -> s
     span = format_duration(evidence.at_ns - evidence.from_ns)
     grown = format_bytes(evidence.grown_bytes) if evidence.grown_bytes > 0 else "nothing"
     text = f"{grown} more in the last {span}"
-    if evidence.shape == "jump":
+    if evidence.left_level:
         level = format_duration(evidence.level_ns)
         text = f"steady at {format_bytes(evidence.level_bytes)} at most for {level}, then {text}"
     if rate is not None and rate >= LEAST_RATE:

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.verdict.mechanisms.jobs import BY_NAME, KILLED, evidence, of, with_table, without
 from tracer.events import LoggedStats, LoggedTasks, ProcessForked
 from tracer.units import MIB, NS_PER_S
-from tracer.verdict.mechanisms.evidence import _course, rate
+from tracer.verdict.mechanisms.evidence import rate
 from tracer.verdict.mechanisms.rules import cow_refcount, neighbour
 
 
@@ -96,26 +96,6 @@ def test_a_table_that_anyone_may_have_written_is_no_evidence():
 
 def course(*values):
     return [(second * NS_PER_S, value * MIB) for second, value in enumerate(values)]
-
-
-def shape(*values, last):
-    return _course(course(*values), len(values) * NS_PER_S, last * MIB)[1]
-
-
-def test_a_straight_line_grows_and_a_level_with_a_step_is_a_jump():
-    assert shape(0, 10, 20, 30, 40, 50, 60, 70, 80, 90, last=100) == "growing"
-    assert shape(0, 70, 80, 79, 80, 78, 80, 80, 79, 80, last=100) == "jump"
-    assert shape(0, 70, last=100) == "unclear"
-
-
-def test_slow_growth_near_the_limit_is_no_level():
-    slow = [0, 40, 80, *(93 + second / 20 for second in range(120))]
-    from_ns, found, _, _ = _course(
-        [(s * NS_PER_S, round(v * MIB)) for s, v in enumerate(slow)], 123 * NS_PER_S, 99 * MIB
-    )
-
-    assert found == "growing"
-    assert from_ns >= 3 * NS_PER_S
 
 
 def test_the_rate_at_the_end_is_the_slope_and_needs_three_looks():

@@ -17,15 +17,16 @@ def is_near(evidence: Evidence) -> bool:
 
 def judge(evidence: Evidence) -> Named | None:
     """A steady level near the limit."""
-    if evidence.limited.machine or evidence.shape != "jump" or not is_near(evidence):
+    if evidence.limited.machine or not evidence.left_level or not is_near(evidence):
         return None  # a machine is full of what grew on it
     if neighbour.judge(evidence) is not None:
         return None
     limit = evidence.limited.limit_bytes or evidence.now.usage_bytes
+    at_once = evidence.shape == "jump"
     over = evidence.now.held_bytes - evidence.level_bytes
     return Named(
         name="limit_too_tight",
-        strength="likely",
+        strength="likely" if at_once else "possible",
         share=1.0,
         statement=f"the job was steady at {part(evidence.level_bytes, limit)}: "
         f"the last {format_bytes(max(over, 0))} were too much",
@@ -33,6 +34,7 @@ def judge(evidence: Evidence) -> Named | None:
             f"not above {format_bytes(evidence.level_bytes)} in {format_duration(evidence.level_ns)}: nothing grew",
             f"the room was {format_bytes(max(limit - evidence.level_bytes, 0))}",
         ),
-        also=("checkpoint_spike", "optimizer_state"),
+        against=() if at_once else ("what came on top took seconds: it may have begun to grow",),
+        also=("checkpoint_spike", "optimizer_state", *(() if at_once else ("main_process_growth",))),
         decide=("what the job did last: a checkpoint, a first step, a longer batch",),
     )

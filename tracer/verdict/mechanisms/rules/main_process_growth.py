@@ -15,7 +15,7 @@ def judge(evidence: Evidence) -> Named | None:
     """By the growth of one process. What within it grew cannot be seen from outside."""
     grown = sum(max(0, one.grown_bytes) for one in evidence.people)
     top = max(evidence.people, key=lambda one: one.grown_bytes, default=None)
-    if top is None or top.role not in MAIN or evidence.shape == "jump":
+    if top is None or top.role not in MAIN or evidence.left_level:
         return None
     if top.grown_bytes < OF_ALL * grown or evidence.share(top.grown_bytes) < MOST_OF_IT or len(by_rank(evidence)) > 1:
         return None

@@ -19,29 +19,34 @@ class _Told(NamedTuple):
     names: tuple[str, ...]
     because: tuple[str, ...] = ()
     against: tuple[str, ...] = ()
+    sure: bool = False
+    """The last that it told is what takes memory once."""
 
 
 def judge(evidence: Evidence) -> Named | None:
-    """A jump of the main process, from a level well below the limit."""
-    if evidence.shape != "jump" or is_near(evidence) or not evidence.people:
+    """The main process, from a level well below the limit; what took seconds is no jump unless the job says so."""
+    if not evidence.left_level or is_near(evidence) or not evidence.people:
         return None
     top = max(evidence.people, key=lambda one: one.grown_bytes)
     if top.role not in MAIN or evidence.share(top.grown_bytes) < MOST_OF_IT:
         return None
     level, jump = format_bytes(evidence.level_bytes), format_bytes(evidence.now.held_bytes - evidence.level_bytes)
     told = _told(evidence)
+    at_once = evidence.shape == "jump"
+    slowly = () if at_once else ("what came on top took seconds: a machine that others use, or growth that had begun",)
     return Named(
         name=told.names[0],
-        strength="likely",
+        strength="likely" if at_once or told.sure else "possible",
         share=evidence.share(top.grown_bytes),
         statement=f"{top.who} had been at {level} at most for {format_duration(evidence.level_ns)}, then wanted {jump} "
-        "more at once: an allocation that is made once, as by the optimizer's first step or a copy for a checkpoint",
+        f"more{' at once' if at_once else ''}: an allocation that is made once, as by the optimizer's first step or a "
+        "copy for a checkpoint",
         because=(
             f"the level had been steady: not above {level} in {format_duration(evidence.level_ns)}",
             f"then {jump} more, in {top.who}",
             *told.because,
         ),
-        against=told.against,
+        against=(*told.against, *slowly),
         also=told.names[1:],
         decide=(
             (
@@ -58,12 +63,12 @@ def _told(evidence: Evidence) -> _Told:
     if doing.saving is not None:
         ago = format_duration(evidence.at_ns - doing.saving.ts_ns)
         words = f"the last that it told, {ago} before: that it saves a checkpoint"
-        return _Told(("checkpoint_spike", "main_process_growth"), (words,))
+        return _Told(("checkpoint_spike", "main_process_growth"), (words,), sure=True)
     if doing.stepping is not None:
         ago = format_duration(evidence.at_ns - doing.stepping.ts_ns)
         words = f"the last that it told, {ago} before: that its optimizer steps"
         others = ("main_process_growth",) if doing.epochs == 0 else ("checkpoint_spike", "main_process_growth")
-        return _Told(("optimizer_state", *others), (words,))
+        return _Told(("optimizer_state", *others), (words,), sure=True)
     if doing.epochs > 0:
         words = (
             f"{doing.epochs} epoch{'' if doing.epochs == 1 else 's'} were over: the optimizer had stepped long before"

@@ -26,7 +26,7 @@ def judge(evidence: Evidence) -> Named | None:
     against = [] if evidence.shape == "growing" else ["it did not grow steadily, as far as it was looked at"]
     return Named(
         name="worker_cache",
-        strength="possible" if evidence.shape == "jump" else "likely",
+        strength="possible" if evidence.left_level else "likely",
         share=evidence.share(theirs),
         statement=f"{who} came to hold {each} more than at fork, private and anonymous, and kept it",
         because=(
