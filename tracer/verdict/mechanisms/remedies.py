@@ -29,6 +29,10 @@ def _workers(evidence: Evidence) -> int:
 def _cow(evidence: Evidence) -> Iterable[Remedy]:
     heirs = max(1, sum(1 for one in evidence.people if one.inherited_bytes))
     share = evidence.inherited_bytes // heirs
+    side = evidence.faults.side(evidence.copied_bytes or 0) if evidence.faults is not None else None
+    if side is not None and side[0] == "main":
+        yield from _cow_by_main(evidence, heirs)
+        return
     all_copied = f"{heirs} x {format_bytes(share)} = {format_bytes(evidence.inherited_bytes)}"
     yield Remedy(
         do="Keep what the Dataset holds in arrays instead of lists and dicts of Python objects: one numpy array or "
@@ -43,6 +47,27 @@ def _cow(evidence: Evidence) -> Iterable[Remedy]:
         do=f"Or fewer workers than {heirs}: num_workers={max(1, heirs // 2)}.",
         why=f"each costs up to {format_bytes(share)}",
         costs="slower loading; the growth remains for those that are left",
+        verify=AGAIN,
+    )
+
+
+def _cow_by_main(evidence: Evidence, heirs: int) -> Iterable[Remedy]:
+    """The process that forked wrote: what the workers hold is what was there before."""
+    copied = format_bytes(evidence.copied_bytes or 0)
+    each = format_bytes(evidence.inherited_bytes // heirs)
+    yield Remedy(
+        do="Start the workers before what is written to is there: make the DataLoader's iterator (persistent_workers="
+        "True) before the model and its optimizer; or workers that inherit nothing: multiprocessing_context="
+        '"forkserver".',
+        why=f"the main process writes in place (weights, gradients, buffers) to what {heirs} forked processes "
+        f"inherited, {each} each, and so has a copy of it, {copied} by now, while they keep what was there before",
+        costs="with forkserver the Dataset is pickled to each worker, which imports all anew",
+        verify=AGAIN,
+    )
+    yield Remedy(
+        do="Or share what both need for good: tensor.share_memory_(), model.share_memory(), before the workers begin.",
+        why="shared pages are written to where they are and not copied",
+        costs="workers see what is written; it counts as shared memory (/dev/shm)",
         verify=AGAIN,
     )
 

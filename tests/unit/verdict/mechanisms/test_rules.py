@@ -7,6 +7,7 @@ import pytest
 from tests.unit.verdict.mechanisms.jobs import of
 from tracer.units import GIB, MIB
 from tracer.verdict.mechanisms.choose import choose
+from tracer.verdict.mechanisms.faults import Faults
 from tracer.verdict.mechanisms.remedies import ADVICE, remedies
 from tracer.verdict.mechanisms.rules import (
     kernel_memory,
@@ -140,6 +141,29 @@ def test_a_remedy_has_numbers_of_the_run(name):
 
     assert "MiB" in said
     assert "compare" not in said
+
+
+def wrote(*, heirs, main):
+    """The recording with so many faults on either side, in MiB."""
+    found = Faults(heirs_bytes=heirs * MIB, main_least_bytes=main * MIB, main_most_bytes=main * MIB)
+    return replace(of("cow_refcount"), faults=found)
+
+
+def test_where_the_main_process_wrote_its_dataset_is_not_to_blame():
+    found = wrote(heirs=20, main=500)
+    said = " ".join(remedy.do for remedy in remedies(choose(found), found))
+
+    assert "before the model" in said
+    assert "numpy" not in said
+    assert "num_workers" not in said
+
+
+@pytest.mark.parametrize("found", [wrote(heirs=500, main=20), wrote(heirs=500, main=600), of("cow_refcount")])
+def test_where_workers_wrote_or_nobody_is_known_to_have_it_is_what_they_read(found):
+    said = " ".join(remedy.do for remedy in remedies(choose(found), found))
+
+    assert "numpy array" in said
+    assert "before the model" not in said
 
 
 def test_the_queue_is_workers_times_prefetch_times_a_batch():
