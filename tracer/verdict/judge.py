@@ -29,7 +29,7 @@ from tracer.verdict.rules import (
 )
 from tracer.verdict.story import Story
 from tracer.verdict.timeline import build
-from tracer.verdict.verify import filled_in, until_an_epoch
+from tracer.verdict.verify import filled_in, run_and_compare
 
 MAX_CAVEATS = 30
 
@@ -80,7 +80,7 @@ def judge_case(case: Case, *, recording: str | None = None) -> Report:
     ordered = sorted([told, *others], key=lambda f: (f.at_ns, f.ids))
     verdict = Verdict(
         primary=ordered.index(told),
-        incidents=tuple(filled_in(f.incident, until_an_epoch(case, recording)) for f in ordered),
+        incidents=tuple(filled_in(f.incident, run_and_compare(case, f.at_ns, recording)) for f in ordered),
         job=_job(case),
         caveats=_caveats(case, ordered, told.at_ns),
         watched_by=case.story.watched_by,

@@ -16,7 +16,7 @@ from tracer.verdict.incident import Case, Finding
 from tracer.verdict.kills import Kill
 from tracer.verdict.mechanisms.staircase import LEAST_EPOCHS
 from tracer.verdict.model import Incident
-from tracer.verdict.verify import run_again, until_an_epoch
+from tracer.verdict.verify import run_again, run_and_compare
 
 FULL_SHARE, ROOM_SHARE = 0.95, 0.9
 """Of a GPU's memory: from here on it is full; below that it was never near."""
@@ -44,29 +44,29 @@ def checklist(case: Case, finding: Finding, recording: str | None) -> Checklist 
     statement = f"{counts['present']} of {len(signs)} known signs of such a kill are there"
     statement += f", {counts['absent']} not" if counts["absent"] else ""
     statement += f", {counts['not_observed']} not seen" if counts["not_observed"] else ""
-    return Checklist(statement=statement, signs=signs, steps=_steps(case, incident, recording))
+    return Checklist(statement=statement, signs=signs, steps=_steps(case, finding, recording))
 
 
-def _steps(case: Case, incident: Incident, recording: str | None) -> tuple[Step, ...]:
-    name = incident.mechanism.name if incident.mechanism is not None else None
+def _steps(case: Case, finding: Finding, recording: str | None) -> tuple[Step, ...]:
+    mechanism = finding.incident.mechanism
     steps = [
         Step(
             do="Reproduce it from a clean start: no process and no file in /dev/shm of an earlier run.",
             command=run_again(case, "again.oomtrace"),
         )
     ]
-    if name is not None and name != "unknown":
+    if mechanism is not None and mechanism.name != "unknown":
         steps.append(
             Step(
                 do="See what such a failure looks like where it is made on purpose.",
-                command=f"sudo oomtrace repro mechanism-{name.replace('_', '-')}",
+                command=f"sudo oomtrace repro mechanism-{mechanism.name.replace('_', '-')}",
             )
         )
     steps.append(Step(do="Change one variable at a time; of the remedies the first one first."))
     steps.append(
         Step(
             do="See that the symptom is gone, or clearly less, within one validation pass.",
-            command=until_an_epoch(case, recording),
+            command=run_and_compare(case, finding.at_ns, recording),
         )
     )
     return tuple(steps)
