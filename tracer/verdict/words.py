@@ -97,6 +97,18 @@ NO_VICTIM: frozenset[Cause] = frozenset({
 })  # fmt: skip
 """Nobody is known to have done anything to the process that such an incident is about."""
 
+
+def has_victim(incident: Incident) -> bool:
+    """Whether something was done to the process that it is about; memory that was refused kills nobody."""
+    refused = incident.cause == "shm_exhausted" and incident.signal is None
+    return not refused and incident.cause not in NO_VICTIM
+
+
+def part_of(incident: Incident) -> str:
+    """What the process is called that it is about: of several one."""
+    return "victim" if has_victim(incident) else "process"
+
+
 _RFC_3339 = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(\.\d{1,3})?\d*Z")
 
 

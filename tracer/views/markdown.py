@@ -12,7 +12,7 @@ from tracer.units import format_bytes
 from tracer.verdict.dossier.model import KernelLine
 from tracer.verdict.legible import legible
 from tracer.verdict.model import Incident, Link, Mechanism, Report, Verdict
-from tracer.verdict.words import described, headline, is_clean, job, memory, moment, offset, rung, sender
+from tracer.verdict.words import described, headline, is_clean, job, memory, moment, offset, part_of, rung, sender
 
 MOST_CHARACTERS = 60_000
 """GitHub refuses an issue of more than 65,536."""
@@ -116,7 +116,7 @@ def _facts(report: Report, incident: Incident) -> list[str]:
 def _said(report: Report, incident: Incident) -> Iterator[tuple[str, str]]:
     verdict = report.verdict
     victims = incident.victims or ((incident.victim,) if incident.victim is not None else ())
-    label = "process" if incident.cause in {"exited", "crash", "cuda_oom", "inconclusive"} else "victim"
+    label = part_of(incident)
     for victim in victims[:MOST_VICTIMS]:
         held = memory(victim)
         yield label, prose(f"{described(victim)}: {held}" if held else described(victim))

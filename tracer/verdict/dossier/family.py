@@ -11,7 +11,7 @@ from tracer.verdict import people
 from tracer.verdict.dossier.model import Family, Part, Person
 from tracer.verdict.incident import TRAINING_ROLES, Case
 from tracer.verdict.model import Incident
-from tracer.verdict.words import NO_VICTIM
+from tracer.verdict.words import has_victim
 
 MOST_PEOPLE = 160
 COMMAND_CHARS = 400
@@ -30,7 +30,7 @@ def parts_in(incident: Incident) -> dict[ProcessId, tuple[Part, ...]]:
                 own.append(part)
 
     for victim in (*incident.victims, *((incident.victim,) if incident.victim is not None else ())):
-        note("subject" if incident.cause in NO_VICTIM else "victim", victim.pid, victim.start_ns)
+        note("victim" if has_victim(incident) else "subject", victim.pid, victim.start_ns)
     if incident.culprit is not None:
         note("culprit", incident.culprit.pid, incident.culprit.start_ns)
     if incident.trigger is not None:

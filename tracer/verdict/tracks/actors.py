@@ -11,6 +11,7 @@ from tracer.verdict.model import Incident, Report
 from tracer.verdict.people import ns_pids
 from tracer.verdict.tracks.model import Actor, Part
 from tracer.verdict.tracks.naming import name_of
+from tracer.verdict.words import has_victim
 
 COMMAND_CHARS = 500
 
@@ -49,9 +50,10 @@ def actors(case: Case, report: Report, from_ns: int, to_ns: int) -> Iterator[Act
 def parts_in(incident: Incident) -> dict[ProcessId, tuple[Part, ...]]:
     """What each process is in an incident."""
     found: dict[ProcessId, tuple[Part, ...]] = {}
-    named: list[tuple[int, int | None, Part]] = [(one.pid, one.start_ns, "victim") for one in incident.victims]
-    if incident.victim is not None and not incident.victims and incident.cause != "exited":
-        named.append((incident.victim.pid, incident.victim.start_ns, "victim"))
+    named: list[tuple[int, int | None, Part]] = []
+    if has_victim(incident):
+        hit = incident.victims or ((incident.victim,) if incident.victim is not None else ())
+        named += [(one.pid, one.start_ns, "victim") for one in hit]
     if incident.culprit is not None:
         named.append((incident.culprit.pid, incident.culprit.start_ns, "culprit"))
     named += [(one.pid, one.start_ns, "collateral") for one in incident.collateral]

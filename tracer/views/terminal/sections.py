@@ -50,16 +50,15 @@ def write_facts(page: Page, report: Report, incident: Incident) -> None:
     if len(incident.victims) > 1:
         _victims(page, incident.victims)
     elif victim is not None:
-        refused = incident.cause == "shm_exhausted" and incident.signal is None
-        label = "process" if refused or incident.cause in words.NO_VICTIM else "victim"
-        _fact(page, label, _with_memory(victim))
+        _fact(page, words.part_of(incident), _with_memory(victim))
     people = incident.victims or ((victim,) if victim is not None else ())
     _inner_pids(page, report.verdict, incident, people)
     _ran_in(page, people)
     culprit = incident.culprit
     if culprit is not None:
         itself = victim is not None and victim.pid == culprit.pid and len(incident.victims) < 2
-        _fact(page, "grew", f"{'the victim itself' if itself else culprit.who or f'pid {culprit.pid}'}: {culprit.why}")
+        who = f"the {words.part_of(incident)} itself"
+        _fact(page, "grew", f"{who if itself else culprit.who or f'pid {culprit.pid}'}: {culprit.why}")
     if culprit is None and incident.growth is not None:
         _fact(page, "grew", incident.growth)
     trigger = incident.trigger
@@ -209,9 +208,7 @@ def _inner_pids(page: Page, verdict: Verdict, incident: Incident, victims: Seque
     """Whose pid in a container's log is another one here: of several victims the table tells."""
     people: list[tuple[int, tuple[int, ...] | None, str]] = []
     if len(victims) == 1:
-        people.append(
-            (victims[0].pid, victims[0].ns_pids, "the victim" if incident.cause not in words.NO_VICTIM else "")
-        )
+        people.append((victims[0].pid, victims[0].ns_pids, "the victim" if words.has_victim(incident) else ""))
     if incident.culprit is not None:
         people.append((incident.culprit.pid, incident.culprit.ns_pids, "which grew"))
     if incident.trigger is not None:

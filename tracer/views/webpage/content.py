@@ -186,16 +186,17 @@ def _happened(report: Report, incident: Incident) -> Iterator[tuple[str, str]]:
     """Three to six lines for somebody who was not there."""
     people = incident.victims or ((incident.victim,) if incident.victim is not None else ())
     if len(people) == 1:
-        yield "process" if incident.cause in words.NO_VICTIM else "victim", _with_memory(people[0])
+        yield words.part_of(incident), _with_memory(people[0])
     elif people:
         yield (
-            "processes" if incident.cause in words.NO_VICTIM else "victims",
+            "victims" if words.has_victim(incident) else "processes",
             f"{len(people)} processes, the first being {_with_memory(people[0])}",
         )
     culprit = incident.culprit
     if culprit is not None:
         itself = len(people) == 1 and people[0].pid == culprit.pid
-        yield "grew", f"{'the victim itself' if itself else culprit.who or f'pid {culprit.pid}'}: {culprit.why}"
+        who = f"the {words.part_of(incident)} itself"
+        yield "grew", f"{who if itself else culprit.who or f'pid {culprit.pid}'}: {culprit.why}"
     elif incident.growth is not None:
         yield "grew", incident.growth
     if incident.sender is not None:
