@@ -12,10 +12,6 @@ from tracer.verdict.comparison import compare, judged, project
 
 BY_NAME = {run.name: run for run in recorded()}
 PROGRAMS = sorted(name.removesuffix("-killed") for name in BY_NAME if name.endswith("-killed"))
-TOO_SHORT = {"rank_asymmetry_itself"}
-"""Of these the twins that lie here are level for too short a time."""
-STILL_GROWS = {"worker_cache_one"}
-"""The heap of its workers kept what they freed, 40 MiB an epoch, in this very run."""
 
 
 def of(name):
@@ -23,14 +19,8 @@ def of(name):
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_a_fixed_twin_is_fixed_or_it_is_said_what_is_missing(program):
-    found = compare(of(f"{program}-killed"), of(f"{program}-fixed"))
-    open_still = found.outcome in {"reduced", "cannot_tell"} and found.need is not None
-
-    if program in STILL_GROWS:
-        assert found.outcome == "reduced"
-    else:
-        assert found.outcome == "fixed" or (program in TOO_SHORT and open_still)
+def test_a_fixed_twin_is_fixed(program):
+    assert compare(of(f"{program}-killed"), of(f"{program}-fixed")).outcome == "fixed"
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from tests.recorded_mechanisms import Recorded, recorded
-from tracer.events import AnyEvent, CgroupSample, PressureSample, ProcessSample
+from tracer.events import AnyEvent, CgroupSample, LoggedStats, LoggedTasks, PressureSample, ProcessSample
 from tracer.repro import corpus
 from tracer.units import NS_PER_S
 from tracer.verdict.incident import Case
@@ -23,6 +23,11 @@ BY_NAME = {run.name.removesuffix("-killed"): run for run in KILLED}
 def with_table(run: Recorded) -> list[AnyEvent]:
     """As it is recorded since the tables are read live."""
     return corpus.with_reports(run.events(), run.report() or "")
+
+
+def without_table(run: Recorded) -> list[AnyEvent]:
+    """As where the kernel's log cannot be read live, or has no table (vm.oom_dump_tasks=0)."""
+    return without(run.events(), LoggedTasks, LoggedStats)
 
 
 def once_a_second(events: Iterable[AnyEvent]) -> list[AnyEvent]:
@@ -53,11 +58,17 @@ def evidence(events: Sequence[AnyEvent]) -> Evidence:
     return found
 
 
+def bare(found: Evidence) -> Evidence:
+    """Without what older recordings have not: locked pages, files of /dev/shm, faults."""
+    people = tuple(msgspec.structs.replace(one, vitals=None) for one in found.people)
+    return msgspec.structs.replace(found, people=people, owners=None, faults=None, kernel=None)
+
+
 @functools.cache
 def of(name: str, *, table: bool = True) -> Evidence:
     """Of the recording that is called so."""
     run = BY_NAME[name]
-    return evidence(with_table(run) if table else run.events())
+    return evidence(with_table(run) if table else without_table(run))
 
 
 def without(events: Iterable[AnyEvent], *kinds: type[AnyEvent]) -> list[AnyEvent]:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tests.recorded_mechanisms import recorded
-from tests.unit.verdict.mechanisms.jobs import KILLED, evidence, of, once_a_second, with_table, without
+from tests.unit.verdict.mechanisms.jobs import KILLED, evidence, of, once_a_second, with_table, without, without_table
 from tracer.events import CgroupSample, LoggedUsage, PressureSample, ProcessSample
 from tracer.verdict.judge import judge
 from tracer.verdict.mechanisms.choose import RULES, choose
@@ -23,7 +23,7 @@ def right(run):
 
 @pytest.mark.parametrize(("run", "table"), CASES, ids=IDS)
 def test_what_is_named_is_in_the_class_of_what_it_was(run, table):
-    named = choose(evidence(with_table(run) if table else run.events()))
+    named = choose(evidence(with_table(run) if table else without_table(run)))
 
     assert named is not None
     assert named.name in right(run)
@@ -33,7 +33,7 @@ def test_what_is_named_is_in_the_class_of_what_it_was(run, table):
 
 @pytest.mark.parametrize(("run", "table"), CASES, ids=IDS)
 def test_no_rule_alone_says_a_wrong_thing_that_would_be_taken(run, table):
-    found = evidence(with_table(run) if table else run.events())
+    found = evidence(with_table(run) if table else without_table(run))
     taken = choose(found)
     wrong = [named for rule in RULES if (named := rule(found)) and named.name not in right(run)]
 

@@ -4,7 +4,7 @@
 import msgspec
 import pytest
 
-from tests.unit.verdict.mechanisms.jobs import of
+from tests.unit.verdict.mechanisms.jobs import bare, of
 from tracer.units import GIB, MIB
 from tracer.verdict.mechanisms.choose import choose
 from tracer.verdict.mechanisms.faults import Faults
@@ -32,7 +32,7 @@ def people(found, **changes):
 
 
 def test_locked_pages_need_calls_that_were_watched():
-    found = of("pinned_memory")
+    found = bare(of("pinned_memory"))
     locked = replace(found, pinned_bytes=300 * MIB, pinned_grown_bytes=200 * MIB)
 
     assert pinned_memory.judge(found) is None
@@ -40,7 +40,7 @@ def test_locked_pages_need_calls_that_were_watched():
 
 
 def test_on_a_whole_machine_locked_pages_are_likely():
-    found = of("pinned_memory")
+    found = bare(of("pinned_memory"))
     machine = replace(
         found, limited=replace(found.limited, machine=True), pinned_bytes=GIB, pinned_grown_bytes=200 * MIB
     )
@@ -56,7 +56,7 @@ def test_shared_memory_without_a_worker_is_no_queue():
 
 
 def test_shared_memory_that_is_half_mapped_is_in_doubt():
-    found = of("prefetch_queue")
+    found = bare(of("prefetch_queue"))
     half = people(found, job=lambda one: replace(one, shmem_bytes=found.now.shmem_bytes // 2))
 
     assert prefetch_queue.judge(half).strength == "possible"
@@ -169,7 +169,7 @@ def test_where_workers_wrote_or_nobody_is_known_to_have_it_is_what_they_read(fou
 def test_the_queue_is_workers_times_prefetch_times_a_batch():
     found = of("prefetch_queue")
 
-    assert "4 x 2 x 33." in remedies(choose(found), found)[0].why
+    assert "4 x 2 x 34." in remedies(choose(found), found)[0].why
 
 
 def test_every_mechanism_that_a_rule_names_has_advice():

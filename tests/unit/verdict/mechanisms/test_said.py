@@ -15,7 +15,7 @@ ONCE = ("optimizer_state", "checkpoint_spike")
 
 def silent(name):
     """The recording without what its own job said."""
-    return without(with_table(BY_NAME[name]), TrainingLine)
+    return without(with_table(BY_NAME[name]), TrainingLine, OutputWatched)
 
 
 def told(name, *lines):
@@ -86,6 +86,6 @@ def test_steps_alone_do_not_since_gradients_may_be_summed_up_first():
 
 
 def test_late_in_life_a_checkpoint_comes_first():
-    found = one_off.judge(msgspec.structs.replace(of("optimizer_state"), level_ns=LATE_NS))
+    found = one_off.judge(msgspec.structs.replace(evidence(silent("optimizer_state")), level_ns=LATE_NS))
 
     assert names(found) == ("checkpoint_spike", "optimizer_state", "main_process_growth")

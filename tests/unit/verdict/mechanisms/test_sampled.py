@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.recorded_mechanisms import unpacked
-from tests.unit.verdict.mechanisms.jobs import evidence, of, without
+from tests.unit.verdict.mechanisms.jobs import bare, evidence, of, without
 from tests.unit.verdict.scenes import primary
 from tracer.events import ProcessSample, ShmFilesSample
 from tracer.units import MIB
@@ -190,5 +190,5 @@ def test_what_was_locked_before_it_grew_is_not_what_grew():
 
 
 def test_without_these_facts_the_picture_is_as_it_was():
-    assert "locked" not in str(draw(of("pinned_memory")))
-    assert "/dev/shm" not in str(draw(of("prefetch_queue")))
+    assert "locked" not in str(draw(bare(of("pinned_memory"))))
+    assert "/dev/shm" not in str(draw(bare(of("prefetch_queue"))))

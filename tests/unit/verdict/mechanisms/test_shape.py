@@ -21,7 +21,7 @@ SLOW_FIRST_STEP = (
     (10.0, 529), (6.5, 537), (3.1, 537), (2.0, 525), (0.93, 585), (0.67, 632), (0.55, 650), (0.41, 658), (0.27, 663),
     (0.16, 673), (0.04, 680),
 )  # fmt: skip
-"""Seconds before the kill and MiB: Adam's first step of a job on a machine with 24 runnable processes a core. Within
+"""Seconds before the kill and MiB: Adam's first step of a job on a machine with far more to do than it could. Within
 the last half second the level had been left already, and so it was said to have grown on and on."""
 
 
