@@ -33,7 +33,7 @@ def main(*, fixed: bool) -> None:
     batch = torch.ones(BATCH, WIDTH)
     for epoch in range(1, EPOCHS + 1):
         for step in range(STEPS):
-            tell(epoch, step, step_of(batch, model, optimizer))
+            tell(epoch, step, step_of(batch, model, optimizer, keep_gradients=True))
             time.sleep(STEP_S)
         print(f"epoch {epoch} step {STEPS}: saving checkpoint", flush=True)
         save(model, os.path.join(folder(), "checkpoint.pt"), fixed=fixed)

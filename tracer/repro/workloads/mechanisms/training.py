@@ -17,9 +17,11 @@ EVERY = 5
 """So many steps a line."""
 
 
-def step_of(batch: torch.Tensor, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> float:
-    """Forward, backward, update; the loss."""
-    optimizer.zero_grad()
+def step_of(
+    batch: torch.Tensor, model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, keep_gradients: bool = False
+) -> float:
+    """Forward, backward, update; the loss. Where gradients are kept the level is the same all the time."""
+    optimizer.zero_grad(set_to_none=not keep_gradients)
     loss = model(batch).square().mean()
     loss.backward()
     optimizer.step()
