@@ -115,7 +115,7 @@ KINDS = (
         "checkpoint_spike",
         "weights are cloned and serialized in memory before they are written to a file",
         "a large allocation is mmap(2), and charged as it is written: do_anonymous_page() (mm/memory.c)",
-        520,
+        600,
         AT_ONCE,
     ),
     _Kind(

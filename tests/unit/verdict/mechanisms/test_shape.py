@@ -93,6 +93,16 @@ def test_what_took_seconds_is_in_doubt_unless_the_job_says_what_it_did():
     assert one_off.judge(replace(found, doing=replace(found.doing, stepping=said))).strength == "likely"
 
 
+def test_without_a_level_the_jobs_words_make_it_possible_and_no_more():
+    found = replace(of("optimizer_state"), shape="unclear")
+    unsaid = replace(found, doing=replace(found.doing, saving=None, stepping=None))
+
+    assert found.doing.stepping is not None
+    assert (choose(found).name, choose(found).strength) == ("optimizer_state", "possible")
+    assert one_off.judge(unsaid) is None
+    assert one_off.judge(replace(found, shape="growing")) is None
+
+
 def test_a_level_that_was_left_slowly_near_the_limit_may_be_growth():
     found = limit_too_tight.judge(rising("limit_too_tight"))
 

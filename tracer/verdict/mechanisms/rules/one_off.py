@@ -25,18 +25,20 @@ class _Told(NamedTuple):
 
 def judge(evidence: Evidence) -> Named | None:
     """The main process, from a level well below the limit; what took seconds is no jump unless the job says so."""
-    if not evidence.left_level or is_near(evidence) or not evidence.people:
+    if evidence.shape == "growing" or is_near(evidence) or not evidence.people:
         return None
+    told = _told(evidence)
+    if not evidence.left_level and not told.sure:
+        return None  # no level was seen, and no word of it was said
     top = max(evidence.people, key=lambda one: one.grown_bytes)
     if top.role not in MAIN or evidence.share(top.grown_bytes) < MOST_OF_IT:
         return None
     level, jump = format_bytes(evidence.level_bytes), format_bytes(evidence.now.held_bytes - evidence.level_bytes)
-    told = _told(evidence)
     at_once = evidence.shape == "jump"
     slowly = () if at_once else ("what came on top took seconds: a machine that others use, or growth that had begun",)
     return Named(
         name=told.names[0],
-        strength="likely" if at_once or told.sure else "possible",
+        strength="likely" if at_once or (told.sure and evidence.left_level) else "possible",
         share=evidence.share(top.grown_bytes),
         statement=f"{top.who} had been at {level} at most for {format_duration(evidence.level_ns)}, then wanted {jump} "
         f"more{' at once' if at_once else ''}: an allocation that is made once, as by the optimizer's first step or a "
