@@ -13,6 +13,7 @@ from tracer.cli.repro import ReproCommand
 from tracer.cli.run import RunCommand
 from tracer.cli.selftest import SelftestCommand
 from tracer.cli.stop import StopCommand
+from tracer.cli.verify import VerifyCommand
 
 COMMANDS: tuple[Command, ...] = (
     RunCommand(),
@@ -21,6 +22,7 @@ COMMANDS: tuple[Command, ...] = (
     ReportCommand(),
     CompareCommand(),
     ExportCommand(),
+    VerifyCommand(),
     ExplainCommand(),
     DoctorCommand(),
     SelftestCommand(),

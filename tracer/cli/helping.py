@@ -32,7 +32,7 @@ class HelpCommand:
 class CompletionCommand:
     """Print the completion of `oomtrace` for a shell.
 
-    It completes commands, options, recordings for `report`, and behind `run` the programs and files of
+    It completes commands, options, recordings for what reads them, and behind `run` the programs and files of
     the job. `scripts/setup` installs it for bash.
     """
 

@@ -6,10 +6,12 @@ CRC-32 of all that stands before `,"crc"`, so that a flipped bit is: plain JSON 
 those, and a wrong pid or size in a proof is worse than a missing line. Nothing is ever rewritten.
 """
 
+from tracer.recording.damage import MOST_PLACES, Damage, Place
 from tracer.recording.line import MAX_LINE_BYTES, LineEncoder
-from tracer.recording.reader import Damage, RecordingReader, read_recording
+from tracer.recording.reader import Inspection, RecordingReader, inspect_recording, read_recording
 from tracer.recording.writer import RecordingWriter, Trouble
 
 __all__ = [
-    "MAX_LINE_BYTES", "Damage", "LineEncoder", "RecordingReader", "RecordingWriter", "Trouble", "read_recording",
+    "MAX_LINE_BYTES", "MOST_PLACES", "Damage", "Inspection", "LineEncoder", "Place", "RecordingReader",
+    "RecordingWriter", "Trouble", "inspect_recording", "read_recording",
 ]  # fmt: skip

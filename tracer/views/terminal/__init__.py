@@ -5,9 +5,10 @@ from itertools import chain
 
 from tracer.doctor.model import Diagnosis, Selftest
 from tracer.verdict.comparison.model import Comparison
+from tracer.verdict.integrity import Integrity
 from tracer.verdict.model import Entry, Incident, Report
 from tracer.verdict.words import is_clean
-from tracer.views.terminal import comparison as compared, diagnosis as found, memory, sections
+from tracer.views.terminal import comparison as compared, diagnosis as found, integrity as verified, memory, sections
 from tracer.views.terminal.checklist import write_checklist
 from tracer.views.terminal.page import ASCII, UNICODE, Page
 from tracer.views.terminal.safe import safe_report
@@ -28,6 +29,7 @@ __all__ = [
     "render",
     "render_comparison",
     "render_diagnosis",
+    "render_integrity",
     "render_selftest",
 ]
 
@@ -65,6 +67,13 @@ def render_comparison(
 ) -> str:
     """Lay out what `compare` found, by the same rules."""
     return compared.render_comparison(comparison, width=_columns(width), color=color, ascii_only=ascii_only)
+
+
+def render_integrity(
+    integrity: Integrity, *, width: int | None = None, color: bool = False, ascii_only: bool = False
+) -> str:
+    """Lay out what `verify` found, by the same rules."""
+    return verified.render_integrity(integrity, width=_columns(width), color=color, ascii_only=ascii_only)
 
 
 def _columns(width: int | None) -> int:
