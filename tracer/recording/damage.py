@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Wrong = Literal["damaged", "missing", "repeated", "torn"]
-"""damaged: lines that are not what was written; missing: no damage, but numbers lack; repeated: lines with a number that
+"""damaged: lines that are not what was written; missing: no damage, but numbers lack; repeated: lines with numbers that
 had come already; torn: the end of the file is no end of a line."""
 
 MOST_PLACES = 200

@@ -46,6 +46,8 @@ def folder(tmp_path):
         (["r"], {"run", "report", "repro"}),
         (["report", ""], {"a.oomtrace", "deeper"}),
         (["report", "--js"], {"--json"}),
+        (["verify", ""], {"a.oomtrace", "deeper"}),
+        (["v"], {"verify"}),
         (["run", "--memory-max", "64G", "--memo"], {"--memory-max"}),
         (["run", "--report", "tr"], {"train.py"}),
         (["run", "--ready"], {""}),

@@ -75,6 +75,14 @@ def test_the_list_names_every_command_and_who_takes_root(capsys):
     assert not {"report", "compare", "export", "explain"} & set(root.split(", "))
 
 
+def test_what_only_reads_files_is_not_said_to_take_root_whatever_its_examples_show():
+    takers = {command.name for command in COMMANDS if takes_root(command)}
+
+    assert takers == {"run", "attach", "stop", "doctor", "selftest", "repro"}
+    compare = next(command for command in COMMANDS if command.name == "compare")
+    assert any(line.startswith("sudo ") for _, line in examples_of(compare))  # else this shows nothing
+
+
 def test_it_says_what_to_begin_with_and_which_exit_codes_there_are(capsys):
     main(["--help"])
 

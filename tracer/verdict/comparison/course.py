@@ -67,8 +67,8 @@ def course_of(story: Story, levels_up: int | None = None) -> Course | None:
     """The job's memory over time; `None`: nobody looked at it.
 
     Args:
-        levels_up: of the cgroup so many levels above the job's own. `None`: the job's own if it has one, else the next
-            one with a limit above it, else the sum.
+        levels_up: of the cgroup so many levels above the job's own; -1: the sum over processes, whatever its cgroups.
+            `None`: the job's own cgroup if it has one, else the next one with a limit above it, else the sum.
     """
     chain = _chain(story)
     if levels_up is None:

@@ -198,3 +198,17 @@ def test_whose_memory_nobody_saw_cannot_be_compared(before):
 
     assert compared(before, scene).outcome == "cannot_tell"
     assert compared(scene, before).outcome == "cannot_tell"
+
+
+def test_where_one_of_the_two_had_no_look_at_its_cgroup_both_are_sums_over_processes(before):
+    scene = Growing()
+    scene.alone()
+    for second in range(1, 100):
+        scene.at(second)
+        scene.sample(RANK, 100 + second)
+    scene.ends(100)
+
+    for one, two in ((before, scene), (scene, before)):
+        found = compared(one, two)
+        sides = (found.before, found.after)
+        assert not any(side.of.startswith("cgroup") for side in sides if side.level_bytes is not None)
