@@ -4,11 +4,27 @@
 from collections import Counter
 
 from tracer.cli.console import Look
-from tracer.events import AnyEvent, Clock, Disarmed, Header
+from tracer.events import (
+    AnyEvent,
+    Armed,
+    Clock,
+    Disarmed,
+    GpuPeak,
+    GpuProcess,
+    GpuSample,
+    Header,
+    Losses,
+    Note,
+    TracerCost,
+)
 from tracer.recording import Damage, Inspection, Place
 from tracer.units import NS_PER_S, format_utc
 from tracer.verdict.integrity import Begun, Flaw, Integrity, State
 from tracer.views import document, terminal
+
+_LAST_WORDS = (Losses, Clock, TracerCost)
+_ANYWHERE = (Note, GpuPeak, GpuProcess, GpuSample)
+"""May stand between them and behind."""
 
 
 def verified(inspection: Inspection) -> Integrity:
@@ -66,14 +82,26 @@ class _Seen:
         self.kinds: Counter[str] = Counter()
         self.first_ns: int | None = None
         self.last_ns: int | None = None
-        self.closed = False
+        self._armed = self._disarmed = False
+        self._last_words = 0
+        """Of a tracer that had no probes: what was lost, the clock, what watching cost, in a row."""
         self._clock: Clock | Header | None = None
+
+    @property
+    def closed(self) -> bool:
+        """Whether the tracer came to its own end."""
+        return self._disarmed or (not self._armed and self._last_words == len(_LAST_WORDS))
 
     def take(self, event: AnyEvent) -> None:
         self.kinds[type(event).__name__] += 1
         if isinstance(event, Clock | Header) and self._clock is None:
             self._clock = event
-        self.closed = self.closed or isinstance(event, Disarmed)
+        self._armed = self._armed or isinstance(event, Armed)
+        self._disarmed = self._disarmed or isinstance(event, Disarmed)
+        if self._last_words < len(_LAST_WORDS) and isinstance(event, _LAST_WORDS[self._last_words]):
+            self._last_words += 1
+        elif not isinstance(event, _ANYWHERE):
+            self._last_words = int(isinstance(event, Losses))
         if self.first_ns is None:
             self.first_ns = self.last_ns = event.ts_ns
         elif self.last_ns is not None:
@@ -97,7 +125,7 @@ def _statement(state: State, damage: Damage, header: Header | None) -> str:
     if state == "unfinished":
         return (
             "Every line is what was written and no number lacks, but its tracer did not close it: it is still being "
-            "written, or its tracer was killed or is of another kind."
+            "written, or its tracer was killed."
         )
     wrong = [
         "its header is damaged" if header is None else "",

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 
 from tests.recordings import everything, written
 from tracer.cli import main
-from tracer.events import Disarmed, Header
+from tracer.events import Armed, Clock, Disarmed, Header, Losses, Note, TracerCost, VmstatSample
 from tracer.verdict.integrity import Integrity
 
 HEADINGS = {"Where", "The file", "Events", "Verdict"}
@@ -52,6 +52,23 @@ def test_one_that_its_tracer_did_not_close_is_unfinished_and_not_damaged(tmp_pat
 
     assert (code, found.state, found.closed) == (0, "unfinished", False)
     assert "did not close it" in found.statement
+
+
+def test_one_of_a_tracer_without_probes_is_closed_by_its_last_words(tmp_path, verify):
+    header, *_ = everything()
+    t = header.ts_ns
+    words = [
+        VmstatSample(ts_ns=t + 1, source="pressure", oom_kill=0),
+        Losses(ts_ns=t + 2, source="tracer"),
+        Note(ts_ns=t + 3, source="tracer", text="x"),
+        Clock(ts_ns=t + 4, source="tracer", realtime_ns=1, boottime_ns=1),
+        TracerCost(ts_ns=t + 5, source="tracer", cpu_ns=1),
+    ]
+    assert verify(written(tmp_path / "a", [header, *words]))[1].state == "whole"
+    assert verify(written(tmp_path / "b", [header, *words[:-1]]))[1].state == "unfinished"
+    assert verify(written(tmp_path / "c", [header, *words, words[0]]))[1].state == "unfinished"
+    armed = Armed(ts_ns=t, source="tracer")
+    assert verify(written(tmp_path / "d", [header, armed, *words]))[1].state == "unfinished"
 
 
 def test_damage_is_told_with_line_byte_numbers_and_times(path, verify, capsys):
