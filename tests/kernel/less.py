@@ -123,7 +123,10 @@ class Less:
         return self._report(sys.executable, "-m", "tracer", "report", "--json", self.path)
 
     def report_elsewhere(self, setup: str) -> dict:
-        """The same by nobody, in another folder, on a machine from which `setup` took something away."""
+        """The same by nobody, in another folder, on a machine from which `setup` took something away.
+
+        Commands name the recording where it lies: there that is another place, which is put back.
+        """
         code, copy = f"{WORK}/code", f"{WORK}/copy.oomtrace"
         script = f"""
             {cover(WORK)} && mkdir {code} && mount --bind {ROOT} {code} || exit 99
@@ -131,7 +134,8 @@ class Less:
             {setup} || exit 99
             cd / && PYTHONPATH={code} exec {NOBODY} {sys.executable} -m tracer report --json {copy}
         """
-        return self._report("unshare", "--mount", "--propagation", "private", "sh", "-c", script)
+        report = self._report("unshare", "--mount", "--propagation", "private", "sh", "-c", script)
+        return json.loads(json.dumps(report).replace(copy, str(self.path)))
 
     def _report(self, *command: object) -> dict:
         environ = self.environ | {"PYTHONPATH": str(ROOT)}
